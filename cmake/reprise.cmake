@@ -1,0 +1,53 @@
+# Helpers for the CMakeLists.txt of every folder: one static library per
+# folder, executables, and tests, all with the project's flags.
+
+include(GoogleTest OPTIONAL)
+
+function(reprise_target_options target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Werror)
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    target_compile_options(${target} PRIVATE -Wthread-safety)
+  endif()
+  if(REPRISE_SANITIZE)
+    target_compile_options(${target} PRIVATE
+      -fsanitize=${REPRISE_SANITIZE} -fno-sanitize-recover=all
+      -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=${REPRISE_SANITIZE})
+  endif()
+endfunction()
+
+# reprise_library(NAME SOURCES ... DEPS ...)
+function(reprise_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC ${arg_DEPS})
+  reprise_target_options(${name})
+endfunction()
+
+# reprise_binary(NAME SOURCES ... DEPS ...)
+function(reprise_binary name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_DEPS})
+  reprise_target_options(${name})
+endfunction()
+
+# reprise_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT seconds])
+# One executable of GoogleTest cases; every case is a test of its own in ctest.
+function(reprise_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE
+    ${arg_DEPS} GTest::gmock GTest::gtest_main)
+  reprise_target_options(${name})
+  target_compile_definitions(${name} PRIVATE
+    REPRISE_TESTDATA="${PROJECT_SOURCE_DIR}/tests/testdata"
+    REPRISE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    REPRISE_BINARY_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()

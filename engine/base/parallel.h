@@ -1,0 +1,24 @@
+// The one team of threads that the engine computes with: OpenMP's, which
+// oneDNN uses too, so that no two teams fight over the cores.
+#ifndef ENGINE_BASE_PARALLEL_H_
+#define ENGINE_BASE_PARALLEL_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+
+namespace reprise {
+
+// Threads of the team of the calling thread, and of ParallelFor. Call it once
+// on the thread that will run the engine, before oneDNN is used. 1 or more.
+void SetNumThreads(int threads);
+int NumThreads();
+
+// Runs body(i) for every i in [0, n), cut into NumThreads() runs of
+// neighbours; returns when all are done. With one thread (or n < 2) it is a
+// plain loop. `body` must not throw, and must not start another ParallelFor.
+void ParallelFor(int64_t n, absl::FunctionRef<void(int64_t)> body);
+
+}  // namespace reprise
+
+#endif  // ENGINE_BASE_PARALLEL_H_

@@ -1,0 +1,93 @@
+// y = x W^T + b through oneDNN, with W packed once at load. The only part of
+// the engine that knows oneDNN.
+//
+// Exactness: a row of y has the same bits whatever the number of rows and of
+// threads, where exact() says so (DESIGN section 4). oneDNN picks an
+// implementation per row count; on some CPUs (AMX) that choice changes the
+// last bit, so row counts for which it would pick another one than for
+// max_rows are padded up to the next row count for which it does not.
+#ifndef ENGINE_KERNELS_LINEAR_H_
+#define ENGINE_KERNELS_LINEAR_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/tensor.h"
+
+namespace reprise {
+
+// The type that weights are packed and multiplied in. kAuto is resolved by
+// ResolveWeightType and never reaches a Linear.
+enum class WeightType { kAuto, kF32, kBf16 };
+
+std::string_view WeightTypeName(WeightType type);
+
+// kAuto becomes bf16 where the CPU multiplies bf16 natively and exactly, else
+// f32. FailedPrecondition if the CPU cannot run `type` at all.
+absl::StatusOr<WeightType> ResolveWeightType(WeightType type);
+
+// What oneDNN may use on this CPU ("avx512_core_amx", "avx2", ...), for logs.
+std::string CpuIsaName();
+
+// Row counts are rounded up to a few sizes so that a primitive for each can be
+// made at load. Buffers given to Linear::Apply need room for PaddedRows(rows)
+// rows; what lies beyond `rows` is read, ignored, and overwritten.
+int64_t PaddedRows(int64_t rows);
+
+// Memory that Apply needs, shared by all Linears of an engine. One per thread
+// that calls Apply.
+class LinearScratch {
+ public:
+  LinearScratch();
+  ~LinearScratch();
+  LinearScratch(LinearScratch&&) noexcept;
+  LinearScratch& operator=(LinearScratch&&) noexcept;
+
+ private:
+  friend class Linear;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Immutable after construction; Apply may run on several threads at once, each
+// with its own scratch.
+class Linear {
+ public:
+  struct Options {
+    WeightType type = WeightType::kF32;
+    int64_t max_rows = 1;  // Apply takes 1..max_rows rows
+  };
+
+  // `weight` is [out, in], row-major f32; `bias` has `out` elements or none.
+  // Both are copied. Internal if oneDNN fails.
+  static absl::StatusOr<Linear> Create(MatrixView<const float> weight,
+                                       std::span<const float> bias,
+                                       const Options& options);
+  ~Linear();
+  Linear(Linear&&) noexcept;
+  Linear& operator=(Linear&&) noexcept;
+
+  // x is [rows, in], y is [rows, out], both without gaps between rows and with
+  // room for PaddedRows(rows) rows; they must not overlap. Allocates nothing
+  // once `scratch` has been used with the widest Linear.
+  void Apply(MatrixView<const float> x, MatrixView<float> y,
+             LinearScratch& scratch) const;
+
+  int64_t in() const;
+  int64_t out() const;
+  int64_t packed_bytes() const;
+  // Whether a row's bits are independent of the other rows on this CPU.
+  bool exact() const;
+
+ private:
+  struct Impl;
+  explicit Linear(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace reprise
+
+#endif  // ENGINE_KERNELS_LINEAR_H_

@@ -1,0 +1,70 @@
+// A session as bytes: its state and its bookkeeping. docs/snapshot_format.md
+// is the format; equal sessions encode to equal bytes, so there is no clock and
+// no name in it.
+#ifndef ENGINE_STATE_SNAPSHOT_H_
+#define ENGINE_STATE_SNAPSHOT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/state/state_layout.h"
+
+namespace reprise {
+
+// What a state only fits to. A snapshot of another model, layout or tokenizer
+// is refused.
+struct ModelFingerprints {
+  uint64_t model = 0;      // config, weights and the type they are packed in
+  uint64_t layout = 0;     // StateLayout::fingerprint
+  uint64_t tokenizer = 0;
+};
+
+// How often a token occurred in the session, for the penalties of the sampler.
+struct TokenOccurrence {
+  int32_t token = 0;
+  float weight = 0;      // decayed count, as of `position`
+  int64_t position = 0;  // of the latest occurrence
+};
+
+// What the sampler remembers of a session. See engine/sampler.h.
+struct SamplerMemory {
+  uint64_t draws = 0;  // random numbers used so far
+  std::vector<TokenOccurrence> occurrences;  // ascending by token
+  std::vector<int32_t> window;  // latest tokens, oldest first
+  int64_t window_limit = 0;     // how many `window` may hold, 0..65536
+};
+
+// A session without its state tensors.
+struct SessionRecord {
+  uint64_t revision = 0;  // committed turns
+  int64_t position = 0;   // tokens the state has consumed
+  std::optional<int32_t> pending_token;  // none only in an empty session
+  SamplerMemory sampler;
+  std::string pending_text;  // bytes of a character not yet whole, 0..3
+};
+
+// The whole session as bytes. `slot` is laid out as `layout`.
+std::string EncodeSnapshot(const ModelFingerprints& fingerprints,
+                           const SessionRecord& record,
+                           const StateLayout& layout,
+                           std::span<const std::byte> slot);
+
+// Validates everything, then writes the state to `slot` and returns the record;
+// on an error `slot` is untouched. Checked in this order: length, magic,
+// version, checksum (DataLoss; an unknown version is FailedPrecondition),
+// fingerprints (FailedPrecondition, naming which one differs), fields, finite
+// numbers (DataLoss).
+absl::StatusOr<SessionRecord> DecodeSnapshot(
+    std::string_view bytes, const ModelFingerprints& fingerprints,
+    const StateLayout& layout, int64_t vocab_size, std::span<std::byte> slot);
+
+}  // namespace reprise
+
+#endif  // ENGINE_STATE_SNAPSHOT_H_
