@@ -1,0 +1,123 @@
+// Everything that Prometheus can scrape. Names, labels and buckets are part of
+// the interface (docs/metrics.md). Label values come from closed sets; children
+// are resolved when the process starts, not per token.
+#ifndef SERVER_METRICS_H_
+#define SERVER_METRICS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/engine.h"
+
+namespace reprise {
+
+// Where a session's state came from for a turn.
+enum class ResumeSource { kNone, kSlot, kMemory, kStore };
+
+enum class FinishReason {
+  kStop,        // end of text
+  kStopToken,
+  kStopString,
+  kLength,
+  kTimeLimit,
+  kCancelled,
+};
+std::string_view FinishReasonName(FinishReason reason);
+
+enum class RejectReason {
+  kQueueFull,
+  kQueueTimeout,
+  kQuota,
+  kDraining,
+  kSessionBusy,
+  kTooLarge,
+  kUnauthenticated,
+};
+
+enum class CancelCause { kClient, kDeadline, kDisconnect, kSlowReader,
+                         kShutdown };
+
+enum class SessionOp { kCreate, kAcquire, kCommit, kSuspend, kResume, kFork,
+                       kDelete, kTouch, kExpire };
+
+enum class SnapshotOp { kRead, kWrite };
+enum class SnapshotFailure { kChecksum, kSeal, kVersion, kModelMismatch,
+                             kShape, kNonfinite, kIo, kNoSpace, kTruncated };
+
+enum class Phase { kPrefill, kDecode, kMixed };
+
+// What is observed once for a finished request.
+struct RequestObservation {
+  double queue_seconds = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+  double total_seconds = 0;
+  int64_t prompt_tokens = 0;    // computed for this request
+  int64_t cached_tokens = 0;
+  int64_t generated_tokens = 0;
+  FinishReason finish = FinishReason::kStop;
+};
+
+// Thread-safe; observations take no lock of ours.
+class Metrics {
+ public:
+  // Collects into a registry of its own; nothing listens yet.
+  explicit Metrics(std::string_view model_name);
+  ~Metrics();
+
+  // Serves /metrics on HOST:PORT. Unavailable if the port is taken. The port
+  // that was bound is written to `*bound_port` (for port 0).
+  absl::Status Listen(const std::string& address, int* bound_port);
+  // The text that a scrape returns.
+  std::string Scrape() const;
+
+  // Per token and step, from the scheduler's thread.
+  void ObserveFirstToken(ResumeSource source, double seconds);
+  // `count` gaps of `seconds` each between tokens of one stream.
+  void ObserveInterToken(double seconds, int64_t count);
+  void ObserveStep(Phase phase, int64_t rows, double seconds);
+  void AddPromptTokens(int64_t computed, int64_t cached);
+  void AddGeneratedTokens(int64_t count);
+
+  // Per request.
+  void ObserveRequest(const RequestObservation& request);
+  void CountRequest(std::string_view method, absl::StatusCode code,
+                    std::string_view finish_reason, double seconds);
+  void CountRejected(RejectReason reason);
+  void CountCancellation(CancelCause cause);
+  void ObserveSendStall(double seconds);
+  void SetRequests(int64_t running, int64_t waiting,
+                   int64_t waiting_prompt_tokens);
+
+  // Per RPC, the names of go-grpc-prometheus. `method` is one of the service's.
+  void RpcStarted(std::string_view service, std::string_view method,
+                  std::string_view type);
+  void RpcHandled(std::string_view service, std::string_view method,
+                  std::string_view type, absl::StatusCode code,
+                  double seconds);
+
+  // Sessions and snapshots.
+  void SetSessions(int64_t active, int64_t resident, int64_t suspended);
+  void CountSessionOp(SessionOp op, bool ok);
+  void ObserveResume(ResumeSource source, double seconds);
+  void ObserveSnapshotWrite(std::string_view tier, double seconds,
+                            int64_t bytes);
+  void CountSnapshotFailure(SnapshotOp op, SnapshotFailure reason);
+  void SetSnapshotStore(std::string_view tier, double bytes, double capacity);
+  void SetStatePoolUsed(double ratio);
+
+  // Once.
+  void SetModel(const ModelInfo& info, double load_seconds);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace reprise
+
+#endif  // SERVER_METRICS_H_

@@ -1,0 +1,167 @@
+// Sessions and where they are. A turn leases its session, advances the state in
+// the lease's slot, and commits; a lease that ends without a commit rolls back.
+//
+//            Acquire                    Commit
+//   stored ----------> leased (active) ---------> resident (slot, idle)
+//     ^  ^                 | dropped                |  Acquire: leased again
+//     |  +-----------------+                        |
+//     +---------------------------------------------+  Suspend, eviction,
+//            the slot is given back                    idle time-out
+//
+// Every commit writes the snapshot to the store before it is acknowledged, so a
+// resident session is a cache of a stored one and giving its slot back loses
+// nothing. Between the two lies a cache of snapshot bytes in memory, with a byte
+// budget of its own, filled when a slot is given back.
+#ifndef SERVER_SESSION_MANAGER_H_
+#define SERVER_SESSION_MANAGER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/clock.h"
+#include "engine/state/snapshot.h"
+#include "engine/state/state_layout.h"
+#include "engine/state/state_pool.h"
+#include "server/metrics.h"
+#include "server/store/snapshot_store.h"
+
+namespace reprise {
+
+class SessionManager;
+
+// The exclusive right to a session and to the slot its state is in, or to a
+// slot of a stateless request. Movable, used by one thread at a time; must not
+// outlive its manager. Destroying it without Commit rolls back: the session is
+// at its committed revision, as if the turn had not been.
+class SessionLease {
+ public:
+  SessionLease() = default;
+  ~SessionLease();
+  SessionLease(SessionLease&& other) noexcept;
+  SessionLease& operator=(SessionLease&& other) noexcept;
+
+  std::byte* slot() const { return slot_.data(); }
+  // The bookkeeping, advanced by the holder together with the state.
+  SessionRecord& record() { return record_; }
+  // Call before the first change of the state or the record: an unchanged
+  // session stays resident when the lease ends.
+  void MarkChanged() { changed_ = true; }
+
+  bool stateless() const { return key_.id.empty(); }
+  const SessionKey& key() const { return key_; }
+  ResumeSource source() const { return source_; }
+  const std::string& resume_reason() const { return resume_reason_; }
+  int64_t resume_us() const { return resume_us_; }
+  explicit operator bool() const { return manager_ != nullptr; }
+
+ private:
+  friend class SessionManager;
+  SessionManager* manager_ = nullptr;
+  SessionKey key_;  // id empty: stateless
+  StateSlot slot_;
+  SessionRecord record_;
+  bool changed_ = false;
+  ResumeSource source_ = ResumeSource::kNone;
+  std::string resume_reason_;
+  int64_t resume_us_ = 0;
+};
+
+enum class SessionPlace { kActive, kResident, kMemory, kSuspended };
+
+struct SessionInfo {
+  StoredSession stored;
+  SessionPlace place = SessionPlace::kSuspended;
+};
+
+struct SessionManagerOptions {
+  int64_t num_slots = 64;                       // leased and resident together
+  int64_t memory_tier_bytes = 256 << 20;        // snapshots in memory
+  int64_t idle_timeout_ms = 10 * 60 * 1000;     // resident, then suspended
+  int64_t max_sessions = 1'000'000;             // stored
+};
+
+// Thread-safe. Functions block on the store where they say so; run those on an
+// Executor. No lock is held over store calls, encoding or decoding: a session
+// being worked on is marked busy instead.
+class SessionManager {
+ public:
+  // `layout`, `store`, `metrics` and `clock` must outlive the manager. All
+  // slots are allocated here.
+  static absl::StatusOr<std::unique_ptr<SessionManager>> Create(
+      const ModelFingerprints& fingerprints, const StateLayout& layout,
+      int64_t vocab_size, SnapshotStore& store, Metrics& metrics,
+      const Clock& clock, const SessionManagerOptions& options);
+  ~SessionManager();  // CHECKs that no lease is left
+
+  struct AcquireOptions {
+    std::optional<uint64_t> expected_revision;
+    bool create = false;  // make the session if there is none
+  };
+  // Leases a session for a turn, bringing its state to a slot. May block on
+  // the store. NotFound; Aborted if it is leased already or at another
+  // revision; ResourceExhausted if every slot is leased or there are too many
+  // sessions; FailedPrecondition or DataLoss from DecodeSnapshot (the stored
+  // snapshot is left as it is); Unavailable from the store.
+  absl::StatusOr<SessionLease> Acquire(const SessionKey& key,
+                                       const AcquireOptions& options);
+
+  // A zeroed slot and an empty record. Evicts an idle session if need be; does
+  // not block on the store. ResourceExhausted if every slot is leased.
+  absl::StatusOr<SessionLease> AcquireStateless();
+
+  // Writes the lease's state as revision + 1 and returns that revision; the
+  // session is resident then. Blocks on the store. On an error the turn is
+  // rolled back: Aborted if another process committed first; Unavailable if
+  // the store failed. CHECKs that the lease is not stateless.
+  absl::StatusOr<uint64_t> Commit(SessionLease lease);
+
+  // The functions behind the Sessions service; all may block on the store.
+  absl::StatusOr<SessionInfo> CreateSession(const SessionKey& key,
+                                            int64_t ttl_ms);
+  absl::StatusOr<SessionInfo> Get(const SessionKey& key);
+  absl::StatusOr<std::vector<SessionInfo>> List(std::string_view tenant,
+                                                std::string_view after,
+                                                int64_t limit);
+  // Aborted if a turn is running. OK, and nothing to do, if not resident.
+  absl::StatusOr<SessionInfo> Suspend(const SessionKey& key);
+  // AlreadyExists if `to` exists. `from` may be in a turn: its last committed
+  // revision is forked.
+  absl::StatusOr<SessionInfo> Fork(const SessionKey& from, const SessionKey& to,
+                                   std::optional<uint64_t> expected_revision);
+  // Aborted if a turn is running.
+  absl::Status Delete(const SessionKey& key);
+  absl::StatusOr<SessionInfo> Touch(const SessionKey& key,
+                                    std::optional<int64_t> ttl_ms);
+
+  // Suspends sessions that were idle for too long and deletes expired ones;
+  // call it every second or so. Blocks on the store.
+  void Sweep();
+  // Suspends all resident sessions; for shutting down.
+  void SuspendAll();
+
+  int64_t num_slots() const;
+  int64_t num_free_slots() const;  // neither leased nor resident
+
+ private:
+  friend class SessionLease;
+  struct Impl;
+  explicit SessionManager(std::unique_ptr<Impl> impl);
+  void Release(SessionLease& lease);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+// InvalidArgument, naming the rule, unless `id` is 1..128 characters of
+// A-Z a-z 0-9 . _ - and does not start with a dot. `field` is the request's.
+absl::Status ValidateSessionId(std::string_view id, std::string_view field);
+
+}  // namespace reprise
+
+#endif  // SERVER_SESSION_MANAGER_H_

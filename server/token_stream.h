@@ -1,0 +1,114 @@
+// One request's answer on its way from the scheduler to whoever asked: a small
+// bounded buffer of events, with plain structs so that no protobuf goes below
+// the service.
+//
+// The scheduler pushes; when full() it leaves the request out of its steps, so
+// a slow reader pauses itself and nobody else. The reader pops, and says when
+// it wants no more. Order: Started, Deltas, one Finished for each of the n
+// completions, and last the status, once.
+#ifndef SERVER_TOKEN_STREAM_H_
+#define SERVER_TOKEN_STREAM_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "engine/base/mutex.h"
+#include "engine/sampler.h"
+#include "server/metrics.h"
+
+namespace reprise {
+
+struct TokenUsage {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t completion_tokens = 0;  // of all completions together
+};
+
+struct StartedEvent {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  ResumeSource resumed_from = ResumeSource::kNone;
+  std::string resume_reason;
+  uint64_t revision = 0;  // before this turn; 0 if stateless
+  std::vector<SampledToken> prompt_logprobs;
+};
+
+struct DeltaEvent {
+  int32_t index = 0;
+  std::string text;
+  std::vector<int32_t> token_ids;
+  std::vector<SampledToken> logprobs;  // empty unless asked for
+  TokenUsage usage;
+};
+
+struct RequestTimings {
+  int64_t queue_us = 0;
+  int64_t resume_us = 0;
+  int64_t prefill_us = 0;
+  int64_t first_token_us = 0;
+  int64_t per_token_us = 0;
+  int64_t commit_us = 0;
+  int64_t total_us = 0;
+};
+
+struct FinishedEvent {
+  int32_t index = 0;
+  FinishReason reason = FinishReason::kStop;
+  std::string matched_stop;
+  std::optional<int32_t> matched_token;
+  TokenUsage usage;
+  RequestTimings timings;
+  std::optional<uint64_t> revision;  // none if nothing was committed
+};
+
+using StreamEvent = std::variant<StartedEvent, DeltaEvent, FinishedEvent>;
+
+// Thread-safe. Shared by the scheduler and the reader; whoever is last
+// destroys it.
+class TokenStream {
+ public:
+  // At most `max_deltas` deltas wait; Started and Finished always fit.
+  explicit TokenStream(int64_t max_deltas = 32) : max_deltas_(max_deltas) {}
+
+  // -- the scheduler --
+  void Push(StreamEvent event);
+  // The end. The status is what the call returns. Later calls do nothing.
+  void Close(absl::Status status);
+  bool full() const;
+
+  // -- the reader --
+  // Called, from the thread that pushed, each time an event or the end comes
+  // to an empty buffer. Must be quick and must not call back into the stream.
+  // Set it before the request is submitted.
+  void SetWakeup(std::function<void()> wakeup);
+  // The next event, if there is one.
+  std::optional<StreamEvent> Pop();
+  // The final status once it is there and every event was popped.
+  std::optional<absl::Status> FinalStatus() const;
+
+  // -- both --
+  // Asks for the work to end; the first cause stays. The scheduler sees it
+  // within a step.
+  void Cancel(CancelCause cause);
+  std::optional<CancelCause> cancelled() const;
+
+ private:
+  const int64_t max_deltas_;
+  mutable Mutex mu_;
+  std::deque<StreamEvent> events_ ABSL_GUARDED_BY(mu_);
+  int64_t deltas_ ABSL_GUARDED_BY(mu_) = 0;
+  std::optional<absl::Status> final_ ABSL_GUARDED_BY(mu_);
+  std::optional<CancelCause> cancelled_ ABSL_GUARDED_BY(mu_);
+  std::function<void()> wakeup_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace reprise
+
+#endif  // SERVER_TOKEN_STREAM_H_
