@@ -1,0 +1,76 @@
+#include "tools/bench/limits.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "engine/base/clock.h"
+#include "engine/base/parallel.h"
+#include "engine/base/status_macros.h"
+#include "engine/kernels/simd_ops.h"
+
+namespace reprise::bench {
+namespace {
+
+double Now() { return 1e-9 * Clock::Real().MonotonicNs(); }
+
+}  // namespace
+
+double MeasureReadSpeed(int64_t bytes) {
+  constexpr int64_t kMinBytesPerPass = 64 << 20;
+  constexpr double kSeconds = 0.3;
+  const int64_t floats = std::max<int64_t>(bytes / 4, 1024);
+  const int threads = NumThreads();
+  const int64_t repeats = std::max<int64_t>(1, kMinBytesPerPass / (floats * 4));
+  const std::vector<float> data(floats, 1.0f);
+  std::vector<float> sums(threads * 16);  // a cache line each
+  const auto pass = [&] {
+    ParallelFor(threads, [&](int64_t t) {
+      const int64_t first = floats * t / threads;
+      const int64_t last = floats * (t + 1) / threads;
+      for (int64_t r = 0; r < repeats; ++r) {
+        sums[t * 16] += Sum(data.data() + first, last - first);
+      }
+    });
+  };
+  pass();
+  double best = 0;
+  const double end = Now() + kSeconds;
+  do {
+    const double start = Now();
+    pass();
+    best = std::max(best, 4.0 * floats * repeats / (Now() - start));
+  } while (Now() < end);
+  // The sums are used, so the loads cannot be optimised away.
+  return sums[0] == 0 ? 0 : best;
+}
+
+absl::StatusOr<double> MeasureMatmulRate(WeightType type, int64_t rows) {
+  // (in, out): what layers of 0.1 to 1 billion parameters are made of.
+  constexpr std::pair<int64_t, int64_t> kShapes[] = {
+      {768, 2304}, {768, 3072}, {1024, 4096}, {2048, 2048}};
+  constexpr double kSecondsPerShape = 0.25;
+  double best = 0;
+  LinearScratch scratch;
+  for (const auto& [in, out] : kShapes) {
+    std::vector<float> weight(in * out, 0.01f);
+    ASSIGN_OR_RETURN(const Linear linear,
+                     Linear::Create({weight.data(), out, in}, {},
+                                    {.type = type, .max_rows = rows}));
+    std::vector<float> x(PaddedRows(rows) * in, 1.0f);
+    std::vector<float> y(PaddedRows(rows) * out);
+    const auto apply = [&] {
+      linear.Apply({x.data(), rows, in}, {y.data(), rows, out}, scratch);
+    };
+    apply();
+    const double end = Now() + kSecondsPerShape;
+    do {
+      const double start = Now();
+      apply();
+      best = std::max(best, 2.0 * rows * in * out / (Now() - start));
+    } while (Now() < end);
+  }
+  return best;
+}
+
+}  // namespace reprise::bench
