@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -45,7 +47,7 @@ struct ModelInfo {
   WeightType weight_type = WeightType::kF32;
   std::string cpu_isa;
   bool exact = false;  // results do not depend on batch mates, bit for bit
-  std::vector<int32_t> eos_tokens;        // may be empty
+  std::vector<int32_t> eos_tokens;  // may be empty
   std::optional<int32_t> bos_token;
   ModelFingerprints fingerprints;  // tokenizer is 0: the server fills it
 };
