@@ -19,7 +19,7 @@ namespace reprise {
 enum class ResumeSource { kNone, kSlot, kMemory, kStore };
 
 enum class FinishReason {
-  kStop,        // end of text
+  kStop,  // end of text
   kStopToken,
   kStopString,
   kLength,
@@ -38,15 +38,38 @@ enum class RejectReason {
   kUnauthenticated,
 };
 
-enum class CancelCause { kClient, kDeadline, kDisconnect, kSlowReader,
-                         kShutdown };
+enum class CancelCause {
+  kClient,
+  kDeadline,
+  kDisconnect,
+  kSlowReader,
+  kShutdown
+};
 
-enum class SessionOp { kCreate, kAcquire, kCommit, kSuspend, kResume, kFork,
-                       kDelete, kTouch, kExpire };
+enum class SessionOp {
+  kCreate,
+  kAcquire,
+  kCommit,
+  kSuspend,
+  kResume,
+  kFork,
+  kDelete,
+  kTouch,
+  kExpire
+};
 
 enum class SnapshotOp { kRead, kWrite };
-enum class SnapshotFailure { kChecksum, kSeal, kVersion, kModelMismatch,
-                             kShape, kNonfinite, kIo, kNoSpace, kTruncated };
+enum class SnapshotFailure {
+  kChecksum,
+  kSeal,
+  kVersion,
+  kModelMismatch,
+  kShape,
+  kNonfinite,
+  kIo,
+  kNoSpace,
+  kTruncated
+};
 
 enum class Phase { kPrefill, kDecode, kMixed };
 
@@ -56,7 +79,7 @@ struct RequestObservation {
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double total_seconds = 0;
-  int64_t prompt_tokens = 0;    // computed for this request
+  int64_t prompt_tokens = 0;  // computed for this request
   int64_t cached_tokens = 0;
   int64_t generated_tokens = 0;
   FinishReason finish = FinishReason::kStop;
@@ -97,13 +120,14 @@ class Metrics {
   void RpcStarted(std::string_view service, std::string_view method,
                   std::string_view type);
   void RpcHandled(std::string_view service, std::string_view method,
-                  std::string_view type, absl::StatusCode code,
-                  double seconds);
+                  std::string_view type, absl::StatusCode code, double seconds);
 
   // Sessions and snapshots.
   void SetSessions(int64_t active, int64_t resident, int64_t suspended);
   void CountSessionOp(SessionOp op, bool ok);
   void ObserveResume(ResumeSource source, double seconds);
+  // `tier` is "memory" (snapshot bytes in this process) or "store", whatever
+  // kind of store it is.
   void ObserveSnapshotWrite(std::string_view tier, double seconds,
                             int64_t bytes);
   void CountSnapshotFailure(SnapshotOp op, SnapshotFailure reason);
