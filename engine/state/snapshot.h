@@ -21,8 +21,8 @@ namespace reprise {
 // What a state only fits to. A snapshot of another model, layout or tokenizer
 // is refused.
 struct ModelFingerprints {
-  uint64_t model = 0;      // config, weights and the type they are packed in
-  uint64_t layout = 0;     // StateLayout::fingerprint
+  uint64_t model = 0;   // config, weights and the type they are packed in
+  uint64_t layout = 0;  // StateLayout::fingerprint
   uint64_t tokenizer = 0;
 };
 
@@ -35,20 +35,40 @@ struct TokenOccurrence {
 
 // What the sampler remembers of a session. See engine/sampler.h.
 struct SamplerMemory {
-  uint64_t draws = 0;  // random numbers used so far
+  uint64_t draws = 0;                        // random numbers used so far
   std::vector<TokenOccurrence> occurrences;  // ascending by token
-  std::vector<int32_t> window;  // latest tokens, oldest first
-  int64_t window_limit = 0;     // how many `window` may hold, 0..65536
+  std::vector<int32_t> window;               // latest tokens, oldest first
+  int64_t window_limit = 0;  // how many `window` may hold, 0..65536
 };
 
 // A session without its state tensors.
 struct SessionRecord {
-  uint64_t revision = 0;  // committed turns
-  int64_t position = 0;   // tokens the state has consumed
+  uint64_t revision = 0;                 // committed turns
+  int64_t position = 0;                  // tokens the state has consumed
   std::optional<int32_t> pending_token;  // none only in an empty session
   SamplerMemory sampler;
   std::string pending_text;  // bytes of a character not yet whole, 0..3
 };
+
+// Why a snapshot was refused, for metrics.
+enum class SnapshotFault {
+  kTruncated,      // shorter or longer than it says
+  kChecksum,       // damaged, or not a snapshot at all
+  kVersion,        // of a format that this program does not read
+  kModelMismatch,  // of another model, layout or tokenizer
+  kShape,          // whole, but what it says cannot be
+  kNonfinite,      // holds a NaN or an infinity
+};
+
+// The reason of an error of DecodeSnapshot or CheckSession; none for others.
+std::optional<SnapshotFault> SnapshotFaultOf(const absl::Status& status);
+
+// OK if the session is one that DecodeSnapshot accepts, so call it before
+// keeping what EncodeSnapshot returns: a state that has overflowed must fail
+// the turn, not the next one. Internal, naming the field, otherwise.
+absl::Status CheckSession(const SessionRecord& record,
+                          const StateLayout& layout, int64_t vocab_size,
+                          std::span<const std::byte> slot);
 
 // The whole session as bytes. `slot` is laid out as `layout`.
 std::string EncodeSnapshot(const ModelFingerprints& fingerprints,
@@ -57,10 +77,11 @@ std::string EncodeSnapshot(const ModelFingerprints& fingerprints,
                            std::span<const std::byte> slot);
 
 // Validates everything, then writes the state to `slot` and returns the record;
-// on an error `slot` is untouched. Checked in this order: length, magic,
-// version, checksum (DataLoss; an unknown version is FailedPrecondition),
-// fingerprints (FailedPrecondition, naming which one differs), fields, finite
-// numbers (DataLoss).
+// on an error `slot` is untouched. The gaps between fields are not written:
+// give it a zeroed slot. Checked in this order: length, magic, version,
+// checksum (DataLoss; an unknown version is FailedPrecondition), fingerprints
+// (FailedPrecondition, naming which ones differ), fields, finite numbers
+// (DataLoss).
 absl::StatusOr<SessionRecord> DecodeSnapshot(
     std::string_view bytes, const ModelFingerprints& fingerprints,
     const StateLayout& layout, int64_t vocab_size, std::span<std::byte> slot);

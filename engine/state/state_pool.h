@@ -40,8 +40,8 @@ class StateSlot {
 // aligned to 64 bytes.
 class StatePool {
  public:
-  // InvalidArgument if a size is not positive; ResourceExhausted if the memory
-  // is not to be had.
+  // InvalidArgument if a size is not positive or `slot_bytes` is no multiple
+  // of 64; ResourceExhausted if the memory is not to be had.
   static absl::StatusOr<std::unique_ptr<StatePool>> Create(int64_t slot_bytes,
                                                            int64_t num_slots);
   ~StatePool();

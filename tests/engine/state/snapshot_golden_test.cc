@@ -1,0 +1,139 @@
+// The committed snapshots, which make_snapshots.py beside them wrote from the
+// format page: they decode to known values and encode to the same bytes again.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "engine/state/snapshot.h"
+
+namespace reprise {
+namespace {
+
+constexpr uint64_t kModel = 0x1122334455667788;
+constexpr uint64_t kTokenizer = 0x99aabbccddeeff00;
+constexpr int64_t kVocabSize = 256;
+
+std::string ReadBlob(const std::string& name) {
+  std::ifstream file(REPRISE_TESTDATA "/snapshots/" + name, std::ios::binary);
+  EXPECT_TRUE(file.is_open()) << name;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+std::vector<float> Field(const StateLayout& layout, int index,
+                         const std::vector<std::byte>& slot) {
+  const StateField& field = layout.fields()[index];
+  std::vector<float> values(field.elements);
+  std::memcpy(values.data(), slot.data() + field.offset,
+              values.size() * sizeof(float));
+  return values;
+}
+
+// Decodes the blob into a zeroed `slot` and expects it to encode to itself.
+SessionRecord DecodeBlob(const std::string& name, const StateLayout& layout,
+                         std::vector<std::byte>& slot) {
+  const std::string blob = ReadBlob(name);
+  const ModelFingerprints fingerprints{kModel, layout.fingerprint(),
+                                       kTokenizer};
+  slot.assign(layout.slot_bytes(), std::byte{0});
+  const absl::StatusOr<SessionRecord> record =
+      DecodeSnapshot(blob, fingerprints, layout, kVocabSize, slot);
+  EXPECT_TRUE(record.ok()) << record.status();
+  if (!record.ok()) return {};
+  EXPECT_EQ(EncodeSnapshot(fingerprints, *record, layout, slot), blob);
+  return *record;
+}
+
+TEST(SnapshotGoldenTest, Version1Empty) {
+  StateLayout layout;
+  layout.Add("0.kv", {2, 2});
+  std::vector<std::byte> slot;
+  const SessionRecord record = DecodeBlob("v1_empty.rprs", layout, slot);
+  EXPECT_EQ(record.revision, 0u);
+  EXPECT_EQ(record.position, 0);
+  EXPECT_FALSE(record.pending_token.has_value());
+  EXPECT_EQ(record.sampler.draws, 0u);
+  EXPECT_TRUE(record.sampler.occurrences.empty());
+  EXPECT_TRUE(record.sampler.window.empty());
+  EXPECT_EQ(record.sampler.window_limit, 0);
+  EXPECT_EQ(record.pending_text, "");
+  EXPECT_EQ(Field(layout, 0, slot), (std::vector<float>{0, 0, 0, 0}));
+}
+
+TEST(SnapshotGoldenTest, Version1Tiny) {
+  StateLayout layout;
+  layout.Add("0.kv", {2, 2});
+  std::vector<std::byte> slot;
+  const SessionRecord record = DecodeBlob("v1_tiny.rprs", layout, slot);
+  EXPECT_EQ(record.revision, 1u);
+  EXPECT_EQ(record.position, 1);
+  EXPECT_EQ(record.pending_token, 7);
+  EXPECT_EQ(record.sampler.draws, 1u);
+  ASSERT_EQ(record.sampler.occurrences.size(), 1u);
+  EXPECT_EQ(record.sampler.occurrences[0].token, 7);
+  EXPECT_EQ(record.sampler.occurrences[0].weight, 1.5f);
+  EXPECT_EQ(record.sampler.occurrences[0].position, 1);
+  EXPECT_EQ(record.sampler.window, std::vector<int32_t>{7});
+  EXPECT_EQ(record.sampler.window_limit, 4);
+  EXPECT_EQ(record.pending_text, "\xe2\x82");
+  EXPECT_EQ(Field(layout, 0, slot), (std::vector<float>{1, -2, 0.5, 0}));
+}
+
+// The hex bytes of lines like "    0004  01 00 00 00    version 1", each
+// checked to stand at the offset that it says.
+std::string ExampleOfTheFormatPage() {
+  std::ifstream page(REPRISE_SOURCE_DIR "/docs/snapshot_format.md");
+  std::string bytes;
+  for (std::string line; std::getline(page, line);) {
+    unsigned offset = 0;
+    int start = 0;
+    if (std::sscanf(line.c_str(), "    %4x  %n", &offset, &start) != 1 ||
+        start != 10) {
+      continue;
+    }
+    EXPECT_EQ(offset, bytes.size()) << line;
+    for (size_t at = start; at < line.size() && line[at] != ' '; at += 3) {
+      bytes.push_back(
+          static_cast<char>(std::stoul(line.substr(at, 2), nullptr, 16)));
+    }
+  }
+  return bytes;
+}
+
+TEST(SnapshotGoldenTest, TheExampleOfTheFormatPageIsTheTinyBlob) {
+  EXPECT_EQ(ExampleOfTheFormatPage(), ReadBlob("v1_tiny.rprs"));
+}
+
+TEST(SnapshotGoldenTest, Version1Full) {
+  StateLayout layout;
+  layout.Add("0.recurrent", {2, 3, 1});
+  layout.Add("0.normaliser", {3});
+  layout.Add("10.scale", {});
+  std::vector<std::byte> slot;
+  const SessionRecord record = DecodeBlob("v1_full.rprs", layout, slot);
+  EXPECT_EQ(record.revision, std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(record.position, int64_t{1} << 40);
+  EXPECT_EQ(record.pending_token, 255);
+  EXPECT_EQ(record.sampler.draws, uint64_t{1} << 63);
+  ASSERT_EQ(record.sampler.occurrences.size(), 3u);
+  EXPECT_EQ(record.sampler.occurrences[0].weight, 0.0f);
+  EXPECT_EQ(record.sampler.occurrences[1].token, 13);
+  EXPECT_EQ(record.sampler.occurrences[1].weight, 0.75f);
+  EXPECT_EQ(record.sampler.occurrences[2].position, int64_t{1} << 40);
+  EXPECT_EQ(record.sampler.window, (std::vector<int32_t>{13, 0, 255}));
+  EXPECT_EQ(record.sampler.window_limit, 65536);
+  EXPECT_EQ(record.pending_text, "\xf0\x9f\x8d");
+  EXPECT_EQ(Field(layout, 0, slot), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  const std::vector<float> edges = Field(layout, 1, slot);
+  EXPECT_EQ(std::bit_cast<uint32_t>(edges[0]), 0x80000000u);  // -0
+  EXPECT_EQ(edges[1], std::numeric_limits<float>::denorm_min());
+  EXPECT_EQ(edges[2], std::numeric_limits<float>::max());
+  EXPECT_EQ(Field(layout, 2, slot), std::vector<float>{-0.25f});
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,117 @@
+#include "engine/state/state_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <thread>
+#include <utility>
+
+namespace reprise {
+namespace {
+
+bool AllZero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](std::byte b) { return b == std::byte{0}; });
+}
+
+TEST(StatePoolTest, HandsOutEverySlotOnceAlignedAndZero) {
+  auto pool = *StatePool::Create(/*slot_bytes=*/192, /*num_slots=*/5);
+  EXPECT_EQ(pool->num_free(), 5);
+  std::vector<StateSlot> slots;
+  std::set<std::byte*> starts;
+  for (int i = 0; i < 5; ++i) {
+    slots.push_back(*pool->Acquire());
+    EXPECT_EQ(slots.back().bytes().size(), 192u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(slots.back().data()) % 64, 0u);
+    EXPECT_TRUE(AllZero(slots.back().bytes()));
+    std::memset(slots.back().data(), 0xab, 192);
+    starts.insert(slots.back().data());
+  }
+  EXPECT_EQ(starts.size(), 5u);
+  EXPECT_EQ(*starts.rbegin() - *starts.begin(), 4 * 192);
+  EXPECT_EQ(pool->num_free(), 0);
+  const absl::Status none = pool->Acquire().status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(none.message().find("5"), absl::string_view::npos);
+}
+
+TEST(StatePoolTest, AUsedSlotComesBackZeroed) {
+  auto pool = *StatePool::Create(64, 1);
+  for (int i = 0; i < 3; ++i) {
+    StateSlot slot = *pool->Acquire();
+    EXPECT_TRUE(AllZero(slot.bytes()));
+    std::memset(slot.data(), 0xff, 64);
+  }
+  EXPECT_EQ(pool->num_free(), 1);
+}
+
+TEST(StatePoolTest, MovingASlotKeepsOneOwner) {
+  auto pool = *StatePool::Create(64, 2);
+  StateSlot a = *pool->Acquire();
+  std::byte* data = a.data();
+  StateSlot b = std::move(a);
+  EXPECT_EQ(b.data(), data);
+  EXPECT_EQ(a.data(), nullptr);  // NOLINT: what a moved-from slot is
+  EXPECT_FALSE(a);
+  EXPECT_TRUE(a.bytes().empty());
+  EXPECT_EQ(pool->num_free(), 1);
+  b = *pool->Acquire();  // gives its old slot back
+  EXPECT_NE(b.data(), data);
+  EXPECT_EQ(pool->num_free(), 1);
+  StateSlot& self = b;
+  b = std::move(self);
+  EXPECT_TRUE(b);
+  b = StateSlot();
+  EXPECT_EQ(pool->num_free(), 2);
+}
+
+TEST(StatePoolTest, RefusesSizesThatCannotBe) {
+  using enum absl::StatusCode;
+  EXPECT_EQ(StatePool::Create(0, 1).status().code(), kInvalidArgument);
+  EXPECT_EQ(StatePool::Create(-64, 1).status().code(), kInvalidArgument);
+  EXPECT_EQ(StatePool::Create(100, 1).status().code(), kInvalidArgument);
+  EXPECT_EQ(StatePool::Create(64, 0).status().code(), kInvalidArgument);
+  EXPECT_EQ(StatePool::Create(64, -1).status().code(), kInvalidArgument);
+  // More than the address space, and more than 64 bits.
+  EXPECT_EQ(StatePool::Create(int64_t{1} << 40, 1 << 20).status().code(),
+            kResourceExhausted);
+  EXPECT_EQ(
+      StatePool::Create(int64_t{1} << 40, std::numeric_limits<int64_t>::max())
+          .status()
+          .code(),
+      kResourceExhausted);
+}
+
+TEST(StatePoolTest, ThreadsNeverShareASlot) {
+  auto pool = *StatePool::Create(64, 3);
+  std::vector<std::thread> threads;
+  for (int t = 1; t <= 4; ++t) {
+    threads.emplace_back([&pool, t] {
+      for (int i = 0; i < 2000; ++i) {
+        absl::StatusOr<StateSlot> slot = pool->Acquire();
+        if (!slot.ok()) continue;
+        ASSERT_TRUE(AllZero(slot->bytes()));
+        std::memset(slot->data(), t, 64);
+        ASSERT_EQ(slot->data()[63], std::byte(t));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(pool->num_free(), 3);
+}
+
+TEST(StatePoolDeathTest, ChecksThatNoSlotOutlivesThePool) {
+  EXPECT_DEATH(
+      {
+        auto pool = *StatePool::Create(64, 1);
+        StateSlot slot = *pool->Acquire();
+        pool.reset();
+      },
+      "CHECK failed");
+}
+
+}  // namespace
+}  // namespace reprise
