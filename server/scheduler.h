@@ -43,29 +43,29 @@ struct TurnRequest {
   std::string tenant;
   std::optional<SessionKey> session;  // none = stateless
   SessionManager::AcquireOptions acquire;
-  std::vector<int32_t> prompt;   // may be empty if the session has a token
+  std::vector<int32_t> prompt;  // may be empty if the session has a token
   SamplingParams sampling;
-  int64_t max_new_tokens = 16;   // 0 = append only: prefill, then commit
+  int64_t max_new_tokens = 16;  // 0 = append only: prefill, then commit
   int64_t min_new_tokens = 0;
   std::vector<std::string> stop;
   std::vector<int32_t> stop_tokens;
   std::vector<int32_t> eos_tokens;  // empty if they are to be ignored
   bool include_stop = false;
   std::optional<int64_t> time_limit_ms;
-  bool commit = true;            // sessions only
-  bool keep_on_cancel = true;    // sessions only
-  int32_t n = 1;                 // more than 1 only without commit
+  bool commit = true;          // sessions only
+  bool keep_on_cancel = true;  // sessions only
+  int32_t n = 1;               // more than 1 only without commit
   bool want_text = true;
   bool want_token_ids = false;
   std::optional<int32_t> logprobs;  // alternatives; none = no log-probabilities
   bool prompt_logprobs = false;
-  int64_t arrival_ns = 0;        // Clock::MonotonicNs when the call came in
+  int64_t arrival_ns = 0;  // Clock::MonotonicNs when the call came in
 };
 
 struct SchedulerOptions {
-  int64_t max_running = 64;          // sequences in steps at once
-  int64_t prefill_rows = 256;        // prefill rows of a step, whole tiles
-  int64_t max_queued = 1024;         // requests waiting
+  int64_t max_running = 64;             // sequences in steps at once
+  int64_t prefill_rows = 256;           // prefill rows of a step, whole tiles
+  int64_t max_queued = 1024;            // requests waiting
   int64_t max_queued_tokens = 1 << 20;  // their prompt tokens together
   int64_t queue_timeout_ms = 60'000;
   int64_t slow_reader_timeout_ms = 60'000;  // a full stream, then cancelled
@@ -83,13 +83,13 @@ struct PlannedSegment {
   int64_t rows = 0;
 };
 
-// The next step: one row for every decoding sequence that is not paused, then
-// prefill rows, first come first served, in whole tiles (or a last partial one)
-// up to `prefill_rows` in all; at least one tile if any sequence prefills. A
-// pure function.
-std::vector<PlannedSegment> PlanStep(
-    std::span<const PlannableSequence> sequences, int64_t prefill_rows,
-    int64_t max_rows);
+// Writes the next step to `plan`: one row for every decoding sequence that is
+// not paused, then prefill rows, first come first served, in whole tiles (or a
+// last partial one) up to `prefill_rows` in all; at least one tile if any
+// sequence prefills and `max_rows` leaves room for it. Depends on nothing else.
+void PlanStep(std::span<const PlannableSequence> sequences,
+              int64_t prefill_rows, int64_t max_rows,
+              std::vector<PlannedSegment>& plan);
 
 // Submit, Drain and the counts are thread-safe.
 class Scheduler {
@@ -104,8 +104,7 @@ class Scheduler {
   // Queues a request; its answer goes to `stream`. ResourceExhausted if the
   // queue is full (requests or tokens), naming the limit; Unavailable while
   // draining. Never blocks.
-  absl::Status Submit(TurnRequest request,
-                      std::shared_ptr<TokenStream> stream);
+  absl::Status Submit(TurnRequest request, std::shared_ptr<TokenStream> stream);
 
   // One round: take in what came, plan, step, sample, deliver. Returns whether
   // there was anything to do. Called by the thread of Start, or by tests.

@@ -74,19 +74,25 @@ using StreamEvent = std::variant<StartedEvent, DeltaEvent, FinishedEvent>;
 // destroys it.
 class TokenStream {
  public:
-  // At most `max_deltas` deltas wait; Started and Finished always fit.
+  // At most `max_deltas` deltas wait, and one more for each completion, since
+  // the scheduler looks at full() once a step; Started and Finished always fit.
   explicit TokenStream(int64_t max_deltas = 32) : max_deltas_(max_deltas) {}
 
   // -- the scheduler --
   void Push(StreamEvent event);
-  // The end. The status is what the call returns. Later calls do nothing.
+  // The end. The status is what the call returns. Later calls, of Push too, do
+  // nothing.
   void Close(absl::Status status);
   bool full() const;
+  // Called, from the thread that popped or cancelled, when a full stream has
+  // room again and at the first Cancel. May be called once more after it was
+  // set to another one. Must be quick.
+  void SetReaderWakeup(std::function<void()> wakeup);
 
   // -- the reader --
-  // Called, from the thread that pushed, each time an event or the end comes
-  // to an empty buffer. Must be quick and must not call back into the stream.
-  // Set it before the request is submitted.
+  // Called, from the thread that pushed and under no lock, each time an event
+  // comes to an empty buffer, and at the end. Must be quick. Set it before the
+  // request is submitted; what it holds lives until the call has returned.
   void SetWakeup(std::function<void()> wakeup);
   // The next event, if there is one.
   std::optional<StreamEvent> Pop();
@@ -106,7 +112,8 @@ class TokenStream {
   int64_t deltas_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<absl::Status> final_ ABSL_GUARDED_BY(mu_);
   std::optional<CancelCause> cancelled_ ABSL_GUARDED_BY(mu_);
-  std::function<void()> wakeup_ ABSL_GUARDED_BY(mu_);
+  std::function<void()> wakeup_ ABSL_GUARDED_BY(mu_);         // of the reader
+  std::function<void()> reader_wakeup_ ABSL_GUARDED_BY(mu_);  // by the reader
 };
 
 }  // namespace reprise
