@@ -4,8 +4,8 @@
 // Exactness: a row of y has the same bits whatever the number of rows and of
 // threads, where exact() says so (DESIGN section 4). oneDNN picks an
 // implementation per row count; on some CPUs (AMX) that choice changes the
-// last bit, so row counts for which it would pick another one than for
-// max_rows are padded up to the next row count for which it does not.
+// last bit. So a Linear uses one implementation for all row counts, the one
+// for 4 rows, and where 1 to 3 rows cannot have it they run as 2, 3 or 4.
 #ifndef ENGINE_KERNELS_LINEAR_H_
 #define ENGINE_KERNELS_LINEAR_H_
 
@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "engine/tensor.h"
@@ -72,7 +73,8 @@ class Linear {
 
   // x is [rows, in], y is [rows, out], both without gaps between rows and with
   // room for PaddedRows(rows) rows; they must not overlap. Allocates nothing
-  // once `scratch` has been used with the widest Linear.
+  // of its own once `scratch` has served that many rows of this shape; oneDNN
+  // does its bookkeeping of a call (some hundred bytes) on the heap.
   void Apply(MatrixView<const float> x, MatrixView<float> y,
              LinearScratch& scratch) const;
 
