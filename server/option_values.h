@@ -1,0 +1,34 @@
+// The values of options as people write them: sizes, times, addresses.
+#ifndef SERVER_OPTION_VALUES_H_
+#define SERVER_OPTION_VALUES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace reprise {
+
+// A whole number; nothing else around it.
+std::optional<int64_t> ParseWhole(std::string_view text);
+
+// "500ms", "30s", "10m", "2h", or "30" (seconds): milliseconds.
+std::optional<int64_t> ParseDurationMs(std::string_view text);
+// In the largest unit that divides it.
+std::string FormatDurationMs(int64_t ms);
+
+// "64KiB", "512MiB", "2GiB", "4096": bytes. "K", "MB" and the like mean the
+// same powers of two.
+std::optional<int64_t> ParseBytes(std::string_view text);
+std::string FormatBytes(int64_t bytes);
+
+// HOST:PORT; an IPv6 address stands in brackets.
+struct HostPort {
+  std::string host;  // with its brackets
+  int port = 0;
+};
+std::optional<HostPort> ParseHostPort(std::string_view text);
+
+}  // namespace reprise
+
+#endif  // SERVER_OPTION_VALUES_H_

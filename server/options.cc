@@ -1,0 +1,422 @@
+#include "server/options.h"
+
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status_macros.h"
+#include "server/option_values.h"
+
+namespace reprise {
+namespace {
+
+constexpr int64_t kDayMs = 24 * 3'600'000;
+constexpr int64_t kKib = 1024, kMib = kKib * 1024, kGib = kMib * 1024,
+                  kTib = kGib * 1024;
+
+struct Range {
+  int64_t min;
+  int64_t max;
+};
+
+std::string CheckAddress(std::string& address) {
+  if (ParseHostPort(address).has_value()) return "";
+  return "'" + address +
+         "' is not HOST:PORT with a port from 0 to 65535 (an IPv6 address "
+         "stands in brackets)";
+}
+
+std::string CheckTenant(std::string& tenant) {
+  const bool plain = tenant.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0"
+                         "123456789._-") == std::string::npos;
+  if (plain && !tenant.empty() && tenant.size() <= 128 && tenant[0] != '.') {
+    return "";
+  }
+  return "'" + tenant +
+         "' is not 1 to 128 of A-Z a-z 0-9 . _ - without a dot in front";
+}
+
+// Adds options to a CLI::App. Each writes straight to its field; a check
+// answers with what is wrong with the value, to which CLI11 adds the flag.
+class Flags {
+ public:
+  using Check = std::function<std::string(std::string&)>;
+
+  explicit Flags(CLI::App& app) : app_(app) {}
+  void Group(const char* name) { group_ = name; }
+
+  CLI::Option* Text(const char* flag, const char* value, std::string& field,
+                    const std::string& help, const Check& check = nullptr) {
+    const std::string shown = field.empty() ? help : help + " [" + field + "]";
+    return Add(flag, value, field, shown, check);
+  }
+
+  void Count(const char* flag, int64_t& field, Range range,
+             const std::string& help, int64_t multiple_of = 1) {
+    const std::string shown =
+        field == 0 ? help : absl::StrCat(help, " [", field, "]");
+    Add(flag, "N", field, shown, [=](std::string& text) -> std::string {
+      const std::optional<int64_t> value = ParseWhole(text);
+      if (value.has_value() && *value >= range.min && *value <= range.max &&
+          *value % multiple_of == 0) {
+        return "";
+      }
+      const std::string multiple =
+          multiple_of == 1 ? "" : absl::StrCat(", a multiple of ", multiple_of);
+      return absl::StrCat("'", text, "' is not a whole number from ", range.min,
+                          " to ", range.max, multiple);
+    });
+  }
+
+  void Duration(const char* flag, int64_t& field, Range range,
+                const std::string& help) {
+    Add(flag, "TIME", field, help + " [" + FormatDurationMs(field) + "]",
+        [=](std::string& text) -> std::string {
+          const std::optional<int64_t> value = ParseDurationMs(text);
+          if (value.has_value() && *value >= range.min && *value <= range.max) {
+            text = std::to_string(*value);
+            return "";
+          }
+          return "'" + text + "' is not a time from " +
+                 FormatDurationMs(range.min) + " to " +
+                 FormatDurationMs(range.max) + " (as in 500ms, 30s, 10m)";
+        });
+  }
+
+  void Bytes(const char* flag, int64_t& field, Range range,
+             const std::string& help) {
+    Add(flag, "SIZE", field, help + " [" + FormatBytes(field) + "]",
+        [=](std::string& text) -> std::string {
+          const std::optional<int64_t> value = ParseBytes(text);
+          if (value.has_value() && *value >= range.min && *value <= range.max) {
+            text = std::to_string(*value);
+            return "";
+          }
+          return "'" + text + "' is not a size from " + FormatBytes(range.min) +
+                 " to " + FormatBytes(range.max) +
+                 " (as in 64KiB, 512MiB, 2GiB)";
+        });
+  }
+
+  // One of a few words; `field` is set to the value beside it.
+  template <typename Enum>
+  void Choice(const char* flag, Enum& field,
+              std::vector<std::pair<std::string, Enum>> choices,
+              const std::string& help) {
+    std::string names;
+    std::string shown;
+    for (const auto& [name, value] : choices) {
+      names += (names.empty() ? "" : "|") + name;
+      if (value == field) shown = name;
+    }
+    const auto set = [=, &field](const std::string& text) {
+      for (const auto& [name, value] : choices) {
+        if (name == text) field = value;
+      }
+    };
+    const Check check = [=](std::string& text) -> std::string {
+      for (const auto& [name, value] : choices) {
+        if (name == text) return "";
+      }
+      return "'" + text + "' is not one of " + names;
+    };
+    Finish(app_.add_option_function<std::string>(flag, set,
+                                                 help + " [" + shown + "]"),
+           names, check);
+  }
+
+ private:
+  template <typename T>
+  CLI::Option* Add(const char* flag, const char* value, T& field,
+                   const std::string& help, const Check& check) {
+    return Finish(app_.add_option(flag, field, help), value, check);
+  }
+
+  CLI::Option* Finish(CLI::Option* option, const std::string& value,
+                      const Check& check) {
+    if (check != nullptr) option->transform(CLI::Validator(check, ""));
+    return option->option_text(value)->group(group_)->multi_option_policy(
+        CLI::MultiOptionPolicy::TakeLast);
+  }
+
+  CLI::App& app_;
+  std::string group_;
+};
+
+void AddModelFlags(Flags& flags, ServerOptions& o) {
+  flags.Group("Model");
+  flags.Text("--model", "DIR", o.model_dir,
+             "Folder with config.json, model.safetensors and\n"
+             "tokenizer.json [the embedded model]");
+  flags.Choice<WeightType>("--weights", o.weights,
+                           {{"auto", WeightType::kAuto},
+                            {"f32", WeightType::kF32},
+                            {"bf16", WeightType::kBf16}},
+                           "Type to compute in; auto takes the fastest one\n"
+                           "that is exact on this CPU");
+  flags.Count("--threads", o.threads, {0, 1024},
+              "Threads of the engine; 0 = one for each core [0]");
+}
+
+void AddAddressFlags(Flags& flags, ServerOptions& o) {
+  flags.Group("Addresses");
+  flags.Text("--listen", "HOST:PORT", o.listen,
+             "Where gRPC is served; port 0 takes a free one\n", CheckAddress);
+  flags.Text("--metrics-listen", "HOST:PORT", o.metrics_listen,
+             "Where Prometheus scrapes /metrics\n", CheckAddress);
+  flags.Text("--port-file", "PATH", o.port_file,
+             "Write the bound ports there, \"grpc N\" and\n\"metrics N\", "
+             "once the server is ready");
+}
+
+void AddSessionFlags(Flags& flags, ServerOptions& o) {
+  flags.Group("Sessions");
+  flags.Text("--store", "URI", o.store_uri,
+             "Where sessions are kept: rocksdb:PATH or memory:\n"
+             "[rocksdb:$XDG_STATE_HOME/reprise/sessions, or the\n"
+             "same below ~/.local/state]");
+  flags.Text("--tenant", "NAME", o.tenant, "Owner of all sessions",
+             CheckTenant);
+  flags.Count("--slots", o.slots, {0, 1'000'000},
+              "Sessions whose state is in a slot, ready to run;\n"
+              "0 = as many as --slot-memory holds [0]");
+  flags.Bytes("--slot-memory", o.slot_memory_bytes, {kMib, 64 * kTib},
+              "Memory for slots, if --slots is 0");
+  flags.Bytes("--memory-tier", o.memory_tier_bytes, {0, 64 * kTib},
+              "Memory for snapshots of suspended sessions;\n0 = none");
+  flags.Duration("--idle-timeout", o.idle_timeout_ms, {1000, 365 * kDayMs},
+                 "A session idle for so long is suspended");
+  flags.Count("--max-sessions", o.max_sessions, {1, 1'000'000'000},
+              "Sessions in the store");
+}
+
+void AddLimitFlags(Flags& flags, ServerOptions& o) {
+  flags.Group("Limits of one request");
+  flags.Count("--max-prompt-tokens", o.max_prompt_tokens, {1, 1 << 30},
+              "Tokens of a prompt");
+  flags.Count("--max-new-tokens", o.max_new_tokens, {1, 1 << 30},
+              "Tokens of a completion");
+  flags.Bytes("--max-request-bytes", o.max_request_bytes, {kKib, kGib},
+              "Bytes of a request message");
+  flags.Duration("--slow-reader-timeout", o.slow_reader_timeout_ms,
+                 {100, kDayMs},
+                 "A client that reads nothing for so long is\n"
+                 "cancelled");
+  flags.Count("--stream-buffer", o.stream_buffer, {1, 4096},
+              "Messages that wait for a slow reader before its\n"
+              "request pauses");
+
+  flags.Group("Limits of all requests");
+  flags.Count("--max-running", o.max_running, {1, 4096},
+              "Sequences computed together");
+  flags.Count("--prefill-rows", o.prefill_rows, {64, 65'536},
+              "Prompt tokens read in one step, a multiple of 64;\n"
+              "more is faster for prompts, less is smoother for\nstreams",
+              /*multiple_of=*/64);
+  flags.Count("--max-queued", o.max_queued, {0, 1'000'000},
+              "Requests that wait");
+  flags.Count("--max-queued-tokens", o.max_queued_tokens, {1, int64_t{1} << 40},
+              "Their prompt tokens together");
+  flags.Duration("--queue-timeout", o.queue_timeout_ms, {1, kDayMs},
+                 "A request that waited so long is refused");
+}
+
+void AddProcessFlags(Flags& flags, ServerOptions& o) {
+  flags.Group("Process");
+  flags.Duration("--drain-timeout", o.drain_timeout_ms, {0, kDayMs},
+                 "After SIGTERM, streams may go on for so long");
+  flags.Choice<LogLevel>("--log-level", o.log_level,
+                         {{"debug", LogLevel::kDebug},
+                          {"info", LogLevel::kInfo},
+                          {"warning", LogLevel::kWarning},
+                          {"error", LogLevel::kError}},
+                         "Least important lines to log");
+  flags.Choice<LogFormat>(
+      "--log-format", o.log_format,
+      {{"text", LogFormat::kText}, {"json", LogFormat::kJson}},
+      "Form of a log line");
+}
+
+constexpr const char* kIntroduction =
+    "Serves a recurrent-state language model over gRPC. Without any option it\n"
+    "serves the embedded model on 127.0.0.1:8980 and metrics on\n"
+    "127.0.0.1:8981, and keeps sessions below your state folder.\n\n"
+    "Example:\n"
+    "  reprise-server --model=models/mine --listen=0.0.0.0:8980 \\\n"
+    "    --store=rocksdb:/var/lib/reprise/sessions\n"
+    "  reprise complete \"Once upon a time\"     (in another terminal)\n";
+
+constexpr const char* kFooter =
+    "Defaults are in brackets. Sizes are written 64KiB, 512MiB, 2GiB; times\n"
+    "500ms, 30s, 10m, 2h (30 alone is 30 seconds).\n"
+    "Every option is also an environment variable (--max-running is\n"
+    "REPRISE_MAX_RUNNING) and a line in the file of --config\n"
+    "(max-running = 32). The command line wins over the environment, and that\n"
+    "over the file.\n\n"
+    "SIGTERM or Ctrl-C drains: streams finish, sessions are suspended. A "
+    "second\n"
+    "one ends at once. Exit code 0: drained; 1: could not start, or was ended\n"
+    "at once; 2: wrong command line.\n";
+
+std::string EnvironmentName(const std::string& option) {
+  std::string name = "REPRISE_";
+  for (const char c : option) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  }
+  return name;
+}
+
+// Variables become arguments in front of the real ones: options take their
+// last value, and CLI11 reads the file only for options without one. (Its own
+// environment support would let the file win.)
+std::vector<std::string> WithEnvironment(const CLI::App& app,
+                                         const std::vector<std::string>& args,
+                                         const Environment& environment) {
+  std::vector<std::string> all;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty() || option->get_type_size() == 0) continue;
+    const std::string& name = option->get_lnames()[0];
+    const char* value = environment(EnvironmentName(name));
+    if (value == nullptr || *value == '\0') continue;
+    all.push_back("--" + name + "=" + value);
+  }
+  all.insert(all.end(), args.begin(), args.end());
+  return all;
+}
+
+// What no single option can know.
+std::string CheckTogether(const ServerOptions& o) {
+  if (o.max_queued_tokens < o.max_prompt_tokens) {
+    return absl::StrCat("--max-queued-tokens: ", o.max_queued_tokens,
+                        " is less than --max-prompt-tokens, ",
+                        o.max_prompt_tokens,
+                        ", so that a prompt of that length would never fit");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::variant<ServerOptions, ExitRequest> ParseCommandLine(
+    const std::vector<std::string>& args, const Environment& environment) {
+  ServerOptions options;
+  CLI::App app(kIntroduction, "reprise-server");
+  app.get_formatter()->column_width(32);
+  app.get_formatter()->label("OPTIONS", "OPTION=VALUE...");
+  app.footer(kFooter);
+  app.set_version_flag("--version", "reprise-server " REPRISE_VERSION,
+                       "Show the version and exit");
+  app.set_help_flag("--help,-h", "Show this and exit");
+  app.set_config("--config", "", "Read options from this TOML or INI file")
+      ->option_text("FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  Flags flags(app);
+  AddModelFlags(flags, options);
+  AddAddressFlags(flags, options);
+  AddSessionFlags(flags, options);
+  AddLimitFlags(flags, options);
+  AddProcessFlags(flags, options);
+
+  std::vector<std::string> all = WithEnvironment(app, args, environment);
+  std::reverse(all.begin(), all.end());  // CLI11 takes them from the back
+  try {
+    app.parse(all);
+  } catch (const CLI::CallForHelp&) {
+    return ExitRequest{0, app.help()};
+  } catch (const CLI::CallForVersion&) {
+    return ExitRequest{0, "reprise-server " REPRISE_VERSION "\n"};
+  } catch (const CLI::Error& error) {
+    return ExitRequest{2, absl::StrCat("reprise-server: ", error.what(),
+                                       "\nTry reprise-server --help\n")};
+  }
+  if (const std::string wrong = CheckTogether(options); !wrong.empty()) {
+    return ExitRequest{2, absl::StrCat("reprise-server: ", wrong, "\n")};
+  }
+  return options;
+}
+
+namespace {
+
+absl::StatusOr<std::string> FindEmbeddedModel(const std::string& binary_dir) {
+  namespace fs = std::filesystem;
+  const fs::path candidates[] = {
+      // build/PRESET/bin of a source tree; an installed PREFIX/bin.
+      fs::path(binary_dir) / "../../../models/embedded",
+      fs::path(binary_dir) / "../share/reprise/models/embedded",
+  };
+  std::string looked;
+  for (const fs::path& path : candidates) {
+    const fs::path normal = path.lexically_normal();
+    std::error_code error;
+    if (fs::is_regular_file(normal / "config.json", error)) {
+      return normal.string();
+    }
+    absl::StrAppend(&looked, looked.empty() ? "" : " and in ", normal.string());
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no --model was given and there is no embedded model; "
+                   "looked in ",
+                   looked));
+}
+
+absl::StatusOr<std::string> DefaultStore(const Environment& environment) {
+  const char* state = environment("XDG_STATE_HOME");
+  // The XDG specification: a path that is not absolute is to be ignored.
+  if (state != nullptr && *state == '/') {
+    return absl::StrCat("rocksdb:", state, "/reprise/sessions");
+  }
+  const char* home = environment("HOME");
+  if (home != nullptr && *home == '/') {
+    return absl::StrCat("rocksdb:", home, "/.local/state/reprise/sessions");
+  }
+  return absl::InvalidArgumentError(
+      "neither XDG_STATE_HOME nor HOME is set: say with --store where sessions "
+      "are kept");
+}
+
+// Cores that this process may run on.
+int64_t CoreCount() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
+  return std::max(1, CPU_COUNT(&cores));
+}
+
+}  // namespace
+
+absl::Status ResolveDefaults(const std::string& binary_dir,
+                             const Environment& environment,
+                             ServerOptions& options) {
+  if (options.model_dir.empty()) {
+    ASSIGN_OR_RETURN(options.model_dir, FindEmbeddedModel(binary_dir));
+  }
+  if (options.store_uri.empty()) {
+    ASSIGN_OR_RETURN(options.store_uri, DefaultStore(environment));
+  }
+  if (options.threads == 0) options.threads = CoreCount();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ResolveSlots(const ServerOptions& options,
+                                     int64_t slot_bytes) {
+  // Beyond so many a budget is not spent: a small model's slots would outnumber
+  // any use of them.
+  constexpr int64_t kMostByBudget = 4096;
+  if (options.slots > 0) return options.slots;
+  const int64_t slots =
+      std::min(kMostByBudget, options.slot_memory_bytes / slot_bytes);
+  if (slots >= 1) return slots;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--slot-memory: ", options.slot_memory_bytes,
+      " bytes hold no session of this model, which takes ", slot_bytes));
+}
+
+}  // namespace reprise

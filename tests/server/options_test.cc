@@ -1,0 +1,330 @@
+#include "server/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "server/option_values.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Variables = std::map<std::string, std::string>;
+
+Environment Fake(const Variables& variables) {
+  return [variables](const std::string& name) -> const char* {
+    const auto it = variables.find(name);
+    return it == variables.end() ? nullptr : it->second.c_str();
+  };
+}
+
+std::variant<ServerOptions, ExitRequest> Parse(
+    const std::vector<std::string>& args, const Variables& variables = {}) {
+  return ParseCommandLine(args, Fake(variables));
+}
+
+ServerOptions ParseOk(const std::vector<std::string>& args,
+                      const Variables& variables = {}) {
+  auto parsed = Parse(args, variables);
+  if (const auto* exit = std::get_if<ExitRequest>(&parsed)) {
+    ADD_FAILURE() << exit->text;
+    return {};
+  }
+  return std::get<ServerOptions>(parsed);
+}
+
+// The message of a command line that is wrong.
+std::string ParseWrong(const std::vector<std::string>& args,
+                       const Variables& variables = {}) {
+  auto parsed = Parse(args, variables);
+  const auto* exit = std::get_if<ExitRequest>(&parsed);
+  if (exit == nullptr) return "it was accepted";
+  EXPECT_EQ(exit->code, 2);
+  return exit->text;
+}
+
+// A file that is gone at the end of the test.
+class TempFile {
+ public:
+  explicit TempFile(const std::string& text)
+      : path_(::testing::TempDir() + "options." + std::to_string(getpid()) +
+              ".toml") {
+    std::ofstream(path_) << text;
+  }
+  ~TempFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+TEST(OptionsTest, FixedNamesOfScriptsAreUnderstood) {
+  const ServerOptions o =
+      ParseOk({"--model=/m", "--listen=0.0.0.0:1", "--metrics-listen=[::1]:0",
+               "--store=memory:", "--weights=bf16", "--threads=3"});
+  EXPECT_EQ(o.model_dir, "/m");
+  EXPECT_EQ(o.listen, "0.0.0.0:1");
+  EXPECT_EQ(o.metrics_listen, "[::1]:0");
+  EXPECT_EQ(o.store_uri, "memory:");
+  EXPECT_EQ(o.weights, WeightType::kBf16);
+  EXPECT_EQ(o.threads, 3);
+}
+
+TEST(OptionsTest, NothingGivenMeansTheDefaults) {
+  const ServerOptions o = ParseOk({});
+  EXPECT_EQ(o.listen, "127.0.0.1:8980");
+  EXPECT_EQ(o.metrics_listen, "127.0.0.1:8981");
+  EXPECT_EQ(o.weights, WeightType::kAuto);
+  EXPECT_EQ(o.max_running, 64);
+  EXPECT_EQ(o.log_level, LogLevel::kInfo);
+}
+
+TEST(OptionsTest, ValueMayFollowAfterABlank) {
+  EXPECT_EQ(ParseOk({"--threads", "2", "--log-format", "json"}).log_format,
+            LogFormat::kJson);
+}
+
+TEST(OptionsTest, UnitsOfSizesAndTimes) {
+  const ServerOptions o = ParseOk(
+      {"--memory-tier=3MiB", "--max-request-bytes=64K", "--idle-timeout=2h",
+       "--drain-timeout=1500ms", "--queue-timeout=30"});
+  EXPECT_EQ(o.memory_tier_bytes, 3 * 1024 * 1024);
+  EXPECT_EQ(o.max_request_bytes, 65536);
+  EXPECT_EQ(o.idle_timeout_ms, 7'200'000);
+  EXPECT_EQ(o.drain_timeout_ms, 1500);
+  EXPECT_EQ(o.queue_timeout_ms, 30'000);
+}
+
+TEST(OptionsTest, CommandLineWinsOverEnvironmentAndThatOverTheFile) {
+  const TempFile file("max-running = 1\nmax-queued = 1\nmax-sessions = 1\n");
+  const Variables variables = {{"REPRISE_MAX_RUNNING", "2"},
+                               {"REPRISE_MAX_QUEUED", "2"}};
+  const ServerOptions o =
+      ParseOk({"--config=" + file.path(), "--max-running=3"}, variables);
+  EXPECT_EQ(o.max_running, 3);
+  EXPECT_EQ(o.max_queued, 2);
+  EXPECT_EQ(o.max_sessions, 1);
+}
+
+TEST(OptionsTest, FileMayBeNamedByTheEnvironment) {
+  const TempFile file("idle-timeout = \"5s\"\nlog-level = \"debug\"\n");
+  const ServerOptions o = ParseOk({}, {{"REPRISE_CONFIG", file.path()}});
+  EXPECT_EQ(o.idle_timeout_ms, 5000);
+  EXPECT_EQ(o.log_level, LogLevel::kDebug);
+}
+
+TEST(OptionsTest, EmptyVariableIsNotSet) {
+  EXPECT_EQ(ParseOk({}, {{"REPRISE_THREADS", ""}}).threads, 0);
+}
+
+TEST(OptionsTest, LastOfTwoEqualFlagsCounts) {
+  EXPECT_EQ(ParseOk({"--threads=1", "--threads=2"}).threads, 2);
+}
+
+TEST(OptionsTest, FileWithAnUnknownNameIsRefusedByName) {
+  const TempFile file("max-runing = 1\n");
+  EXPECT_THAT(ParseWrong({"--config=" + file.path()}), HasSubstr("max-runing"));
+}
+
+TEST(OptionsTest, MissingFileIsRefusedByName) {
+  EXPECT_THAT(ParseWrong({"--config=/no/such/file.toml"}),
+              HasSubstr("/no/such/file.toml"));
+}
+
+struct WrongCase {
+  const char* argument;
+  const char* value;  // in the message, as given
+  const char* range;
+};
+
+class WrongValueTest : public ::testing::TestWithParam<WrongCase> {};
+
+TEST_P(WrongValueTest, MessageNamesFlagValueAndRange) {
+  const std::string argument = GetParam().argument;
+  const std::string flag = argument.substr(0, argument.find('='));
+  EXPECT_THAT(ParseWrong({argument}),
+              AllOf(HasSubstr(flag), HasSubstr(GetParam().value),
+                    HasSubstr(GetParam().range)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WrongValueTest,
+    ::testing::Values(
+        WrongCase{"--threads=-1", "'-1'", "0 to 1024"},
+        WrongCase{"--threads=two", "'two'", "0 to 1024"},
+        WrongCase{"--threads=1.5", "'1.5'", "0 to 1024"},
+        WrongCase{"--threads=99999999999999999999", "'99999999999999999999'",
+                  "0 to 1024"},
+        WrongCase{"--weights=int4", "'int4'", "auto|f32|bf16"},
+        WrongCase{"--listen=8980", "'8980'", "HOST:PORT"},
+        WrongCase{"--listen=:8980", "':8980'", "HOST:PORT"},
+        WrongCase{"--listen=localhost:70000", "'localhost:70000'", "65535"},
+        WrongCase{"--listen=::1:8980", "'::1:8980'", "brackets"},
+        WrongCase{"--metrics-listen=host:", "'host:'", "HOST:PORT"},
+        WrongCase{"--tenant=../x", "'../x'", "1 to 128"},
+        WrongCase{"--max-running=0", "'0'", "1 to 4096"},
+        WrongCase{"--prefill-rows=100", "'100'", "a multiple of 64"},
+        WrongCase{"--max-request-bytes=1", "'1'", "1KiB to 1GiB"},
+        WrongCase{"--memory-tier=1XB", "'1XB'", "0 to 64TiB"},
+        WrongCase{"--idle-timeout=5 minutes", "'5 minutes'", "1s to"},
+        WrongCase{"--idle-timeout=0", "'0'", "1s to"},
+        WrongCase{"--log-level=loud", "'loud'", "debug|info|warning|error"},
+        WrongCase{"--max-queued-tokens=5", "5", "--max-prompt-tokens"}));
+
+TEST(OptionsTest, UnknownFlagAndStrayWordAreRefused) {
+  EXPECT_THAT(ParseWrong({"--modle=x"}), HasSubstr("--modle"));
+  EXPECT_THAT(ParseWrong({"serve"}), HasSubstr("serve"));
+}
+
+TEST(OptionsTest, WrongVariableIsRefusedByItsFlag) {
+  EXPECT_THAT(ParseWrong({}, {{"REPRISE_THREADS", "x"}}),
+              AllOf(HasSubstr("--threads"), HasSubstr("'x'")));
+}
+
+TEST(OptionsTest, HelpShowsDefaultsGroupsAndAnExample) {
+  const auto parsed = Parse({"--help"});
+  const auto* exit = std::get_if<ExitRequest>(&parsed);
+  ASSERT_NE(exit, nullptr);
+  EXPECT_EQ(exit->code, 0);
+  for (const char* part :
+       {"--model", "--listen", "--metrics-listen", "--store", "--weights",
+        "--threads", "127.0.0.1:8980", "[10m]", "[1GiB]", "Example",
+        "REPRISE_MAX_RUNNING", "Limits of one request"}) {
+    EXPECT_THAT(exit->text, HasSubstr(part));
+  }
+}
+
+TEST(OptionsTest, VersionIsOneLine) {
+  const auto parsed = Parse({"--version"});
+  const auto* exit = std::get_if<ExitRequest>(&parsed);
+  ASSERT_NE(exit, nullptr);
+  EXPECT_EQ(exit->code, 0);
+  EXPECT_THAT(exit->text, ::testing::MatchesRegex("reprise-server [0-9.]+\n"));
+}
+
+// ---- Defaults of the machine ------------------------------------------------
+
+class EmbeddedModelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::path(::testing::TempDir()) /
+            ("embedded." + std::to_string(getpid()));
+    std::filesystem::create_directories(root_);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void AddModel(const std::string& folder) {
+    std::filesystem::create_directories(root_ / folder);
+    std::ofstream(root_ / folder / "config.json") << "{}";
+  }
+  absl::StatusOr<ServerOptions> Resolve(const std::string& binary_dir) {
+    ServerOptions options;
+    const absl::Status status = ResolveDefaults(
+        root_ / binary_dir, Fake({{"HOME", "/home/me"}}), options);
+    if (!status.ok()) return status;
+    return options;
+  }
+  std::filesystem::path root_;
+};
+
+TEST_F(EmbeddedModelTest, IsFoundFromABuildTree) {
+  AddModel("models/embedded");
+  const auto options = Resolve("build/release/bin");
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->model_dir, (root_ / "models/embedded").string());
+  EXPECT_GE(options->threads, 1);
+}
+
+TEST_F(EmbeddedModelTest, IsFoundWhenInstalled) {
+  AddModel("share/reprise/models/embedded");
+  const auto options = Resolve("bin");
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->model_dir,
+            (root_ / "share/reprise/models/embedded").string());
+}
+
+TEST_F(EmbeddedModelTest, MissingOneIsNotFoundAndSaysWhereItLooked) {
+  const auto options = Resolve("bin");
+  EXPECT_EQ(options.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(options.status().message()),
+              AllOf(HasSubstr("--model"),
+                    HasSubstr((root_ / "share/reprise").string())));
+}
+
+TEST(ResolveDefaultsTest, StoreLiesInTheStateFolder) {
+  ServerOptions options;
+  options.model_dir = "/m";
+  ASSERT_TRUE(ResolveDefaults("/", Fake({{"HOME", "/home/me"}}), options).ok());
+  EXPECT_EQ(options.store_uri,
+            "rocksdb:/home/me/.local/state/reprise/sessions");
+  options.store_uri.clear();
+  ASSERT_TRUE(ResolveDefaults(
+                  "/",
+                  Fake({{"HOME", "/home/me"}, {"XDG_STATE_HOME", "/state"}}),
+                  options)
+                  .ok());
+  EXPECT_EQ(options.store_uri, "rocksdb:/state/reprise/sessions");
+}
+
+TEST(ResolveDefaultsTest, NoHomeAndNoStoreIsRefused) {
+  ServerOptions options;
+  options.model_dir = "/m";
+  const absl::Status status = ResolveDefaults("/", Fake({}), options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--store"));
+}
+
+TEST(ResolveDefaultsTest, WhatIsGivenStays) {
+  ServerOptions options =
+      ParseOk({"--model=/m", "--store=memory:", "--threads=5"});
+  ASSERT_TRUE(ResolveDefaults("/", Fake({}), options).ok());
+  EXPECT_EQ(options.model_dir, "/m");
+  EXPECT_EQ(options.store_uri, "memory:");
+  EXPECT_EQ(options.threads, 5);
+}
+
+TEST(ResolveSlotsTest, CountComesFirstThenTheBudget) {
+  ServerOptions options;
+  options.slots = 7;
+  EXPECT_EQ(*ResolveSlots(options, 1 << 20), 7);
+  options.slots = 0;
+  options.slot_memory_bytes = 100 << 20;
+  EXPECT_EQ(*ResolveSlots(options, 1 << 20), 100);
+  EXPECT_EQ(*ResolveSlots(options, 64), 4096);
+  EXPECT_EQ(ResolveSlots(options, 101 << 20).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// ---- Values -----------------------------------------------------------------
+
+TEST(OptionValuesTest, OverflowIsNotAValue) {
+  EXPECT_FALSE(ParseBytes("9223372036854775807KiB").has_value());
+  EXPECT_FALSE(ParseDurationMs("9223372036854775807").has_value());
+  EXPECT_EQ(ParseBytes("9223372036854775807"), 9223372036854775807);
+}
+
+TEST(OptionValuesTest, PrintsInTheLargestUnitThatDivides) {
+  EXPECT_EQ(FormatDurationMs(90'000), "90s");
+  EXPECT_EQ(FormatDurationMs(3'600'000), "1h");
+  EXPECT_EQ(FormatDurationMs(0), "0");
+  EXPECT_EQ(FormatBytes(1536), "1536B");
+  EXPECT_EQ(FormatBytes(int64_t{3} << 30), "3GiB");
+}
+
+TEST(OptionValuesTest, AddressesComeApart) {
+  EXPECT_EQ(ParseHostPort("localhost:0")->host, "localhost");
+  EXPECT_EQ(ParseHostPort("[::1]:80")->host, "[::1]");
+  EXPECT_EQ(ParseHostPort("[::1]:80")->port, 80);
+  EXPECT_FALSE(ParseHostPort("a b:80").has_value());
+  EXPECT_FALSE(ParseHostPort("").has_value());
+}
+
+}  // namespace
+}  // namespace reprise
