@@ -1,0 +1,40 @@
+// From a family's config.json to the block description: one function for each
+// family, one file for each way of naming things. model_config.cc has the
+// table that chooses.
+#ifndef ENGINE_MODEL_ADAPTERS_H_
+#define ENGINE_MODEL_ADAPTERS_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "engine/model/block_description.h"
+#include "engine/model/config_reader.h"
+#include "engine/model/safetensors.h"
+
+namespace reprise {
+
+// Fills all of the description but the family, the special tokens and
+// config_text. InvalidArgument, naming the field, for a config that is
+// incomplete, contradicts itself, or asks for what this project does not have.
+// The checkpoint is there for what a family's config leaves open; whether the
+// tensors named exist and fit is checked later, when they are read.
+using Adapter = absl::StatusOr<ModelDescription> (*)(
+    ConfigReader& config, const Checkpoint& checkpoint);
+
+// fla-org/flash-linear-attention.
+absl::StatusOr<ModelDescription> DescribeFlaLinearAttention(
+    ConfigReader& config, const Checkpoint& checkpoint);
+
+// idiap/fast-transformers' encoder with causal linear attention, between an
+// embedding and a predictor.
+absl::StatusOr<ModelDescription> DescribeFastTransformers(
+    ConfigReader& config, const Checkpoint& checkpoint);
+
+// Far above any published model; keep products of two far from overflow.
+inline constexpr int64_t kMaxVocab = int64_t{1} << 24;
+inline constexpr int64_t kMaxWidth = int64_t{1} << 20;
+inline constexpr int64_t kMaxLayers = 1024;
+
+}  // namespace reprise
+
+#endif  // ENGINE_MODEL_ADAPTERS_H_

@@ -1,0 +1,21 @@
+#include "engine/model/block_description.h"
+
+namespace reprise {
+
+int64_t FeatureDim(FeatureMap map, int64_t d) {
+  switch (map) {
+    case FeatureMap::kHedgehog:
+      return 2 * d;
+    case FeatureMap::kDpfp:
+      return 8 * d;
+    default:
+      return d;
+  }
+}
+
+std::string_view MixerKind(const MixerDescription& mixer) {
+  return std::visit([](const auto& alternative) { return alternative.kKind; },
+                    mixer);
+}
+
+}  // namespace reprise

@@ -1,0 +1,145 @@
+// What a model is made of, in one form for all families: adapters fill it from
+// a config.json, mixers and the engine build from it. Plain data.
+//
+//   x = embedding[token]
+//   for every layer, for every sublayer:
+//     before:  x = x + mixer(norm(x))     after:  x = norm(x + mixer(x))
+//   logits = head(final_norm(x))
+//
+// "Mixer" covers token mixers, which have state, and feed-forward parts, which
+// need none: both turn rows into rows.
+#ifndef ENGINE_MODEL_BLOCK_DESCRIPTION_H_
+#define ENGINE_MODEL_BLOCK_DESCRIPTION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace reprise {
+
+// A tensor of the checkpoint. No name: the model has no such tensor.
+struct TensorRef {
+  std::string name;
+  // The config fields that set its shape, for messages: "hidden_size".
+  std::string fields;
+
+  explicit operator bool() const { return !name.empty(); }
+};
+
+// y = x W^T + b; W is stored as [out, in].
+struct LinearRef {
+  TensorRef weight;
+  TensorRef bias;
+};
+
+enum class NormKind { kRms, kLayer };
+
+struct NormDescription {
+  NormKind kind = NormKind::kRms;
+  float eps = 0;
+  TensorRef weight;  // none: ones
+  TensorRef bias;    // kLayer only; none: zeros
+};
+
+// What is applied to queries and keys, d numbers per head.
+enum class FeatureMap {
+  kIdentity,
+  kRelu,
+  kEluPlusOne,
+  kElementwiseProduct,  // layer1(x) * layer2(x)
+  kHedgehog,            // softmax([2 y, -2 y]), y = layer1(x)
+  kT2r,                 // relu(layer1(x))
+  kDpfp,                // u * roll(u, j) for j = 1..4, u = [relu(x), -relu(x)]
+};
+
+// Features that the map makes of d numbers.
+int64_t FeatureDim(FeatureMap map, int64_t d);
+
+// The map's own layers, [d, d] each, shared by all heads.
+struct FeatureLayers {
+  LinearRef layer1;
+  LinearRef layer2;  // kElementwiseProduct only
+};
+
+// Causal linear attention: S += k v^T, o = scale q S (see
+// engine/kernels/state_kernels.h), then an output projection.
+struct LinearAttentionDescription {
+  static constexpr std::string_view kKind = "linear_attention";
+
+  int64_t heads = 0;
+  int64_t kv_heads = 0;   // divides heads
+  int64_t key_dim = 0;    // per head, before the feature map
+  int64_t value_dim = 0;  // per head
+  LinearRef q;
+  LinearRef k;
+  LinearRef v;
+  LinearRef o;
+  FeatureMap feature_map = FeatureMap::kIdentity;
+  FeatureLayers q_layers;
+  FeatureLayers k_layers;
+  bool q_sum_to_one = false;  // divide features by (their sum + 1e-4)
+  bool k_sum_to_one = false;
+  float scale = 1;
+  bool normalize = false;  // divide by (scale q . z + epsilon)
+  float epsilon = 0;
+  std::optional<NormDescription> output_norm;  // per head, over value_dim
+};
+
+// down(silu(gate(x)) * up(x)).
+struct GatedFfnDescription {
+  static constexpr std::string_view kKind = "gated_ffn";
+
+  int64_t width = 0;
+  LinearRef gate;
+  LinearRef up;
+  LinearRef down;
+};
+
+enum class Activation { kRelu, kGelu };
+
+// down(activation(up(x))).
+struct PlainFfnDescription {
+  static constexpr std::string_view kKind = "plain_ffn";
+
+  int64_t width = 0;
+  Activation activation = Activation::kRelu;
+  LinearRef up;
+  LinearRef down;
+};
+
+// One alternative for each row of the table in engine/mixer/registry.cc.
+using MixerDescription = std::variant<LinearAttentionDescription,
+                                      GatedFfnDescription, PlainFfnDescription>;
+
+// The kKind of the alternative it holds.
+std::string_view MixerKind(const MixerDescription& mixer);
+
+enum class NormPlacement { kBefore, kAfter };
+
+struct SublayerDescription {
+  NormPlacement norm_placement = NormPlacement::kBefore;
+  NormDescription norm;
+  MixerDescription mixer;
+};
+
+struct ModelDescription {
+  std::string family;  // config.json's model_type
+  int64_t vocab_size = 0;
+  int64_t d_model = 0;
+  TensorRef embedding;  // [vocab_size, d_model]
+  LinearRef head;       // the weight is the embedding's where they are tied
+  std::optional<NormDescription> final_norm;
+  std::vector<std::vector<SublayerDescription>> layers;
+  std::vector<int32_t> eos_tokens;
+  std::optional<int32_t> bos_token;
+  // Every config field that shaped the above, with its value: part of the
+  // model's fingerprint.
+  std::string config_text;
+};
+
+}  // namespace reprise
+
+#endif  // ENGINE_MODEL_BLOCK_DESCRIPTION_H_

@@ -1,0 +1,138 @@
+#include "engine/model/config_reader.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/log.h"
+#include "engine/model/json_text.h"
+
+namespace reprise {
+namespace {
+
+using nlohmann::json;
+
+// For messages: the value itself if it is short.
+std::string ValueText(const json& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "an array";
+  if (value.is_string()) return Quoted(value.get<std::string>());
+  return value.dump();
+}
+
+}  // namespace
+
+ConfigReader::ConfigReader(const json& object, std::string file)
+    : object_(object), file_(std::move(file)) {
+  CHECK(object.is_object());
+}
+
+void ConfigReader::Refuse(std::string_view field, std::string_view reason) {
+  if (!status_.ok()) return;
+  status_ = absl::InvalidArgumentError(
+      absl::StrCat(file_, ": field '", ToAbsl(field), "' ", ToAbsl(reason)));
+}
+
+const json* ConfigReader::Find(std::string_view field) {
+  if (!status_.ok()) return nullptr;
+  const auto found = object_.find(std::string(field));
+  if (found == object_.end() || found->is_null()) return nullptr;
+  used_[std::string(field)] = found->dump();
+  return &*found;
+}
+
+template <typename T>
+T ConfigReader::Fallback(std::string_view field,
+                         const std::optional<T>& fallback, T least) {
+  if (!status_.ok()) return least;
+  if (!fallback) {
+    Refuse(field, "is missing");
+    return least;
+  }
+  used_[std::string(field)] = json(*fallback).dump();
+  return *fallback;
+}
+
+bool ConfigReader::Has(std::string_view field) {
+  return Find(field) != nullptr;
+}
+
+int64_t ConfigReader::CheckedInt(std::string_view field, const json& value,
+                                 int64_t min, int64_t max) {
+  const bool fits =
+      value.is_number_integer() &&
+      (!value.is_number_unsigned() ||
+       value.get<uint64_t>() <= std::numeric_limits<int64_t>::max());
+  if (!fits || value.get<int64_t>() < min || value.get<int64_t>() > max) {
+    Refuse(field, absl::StrCat("must be a whole number in ", min, "..", max,
+                               ", not ", ValueText(value)));
+    return min;
+  }
+  return value.get<int64_t>();
+}
+
+int64_t ConfigReader::Int(std::string_view field, int64_t min, int64_t max,
+                          std::optional<int64_t> fallback) {
+  const json* value = Find(field);
+  if (value == nullptr) return Fallback(field, fallback, min);
+  return CheckedInt(field, *value, min, max);
+}
+
+double ConfigReader::Number(std::string_view field, double min, double max,
+                            std::optional<double> fallback) {
+  const json* value = Find(field);
+  if (value == nullptr) return Fallback(field, fallback, min);
+  if (!value->is_number() || !(value->get<double>() >= min) ||
+      !(value->get<double>() <= max)) {
+    Refuse(field, absl::StrCat("must be a number in ", min, "..", max, ", not ",
+                               ValueText(*value)));
+    return min;
+  }
+  return value->get<double>();
+}
+
+bool ConfigReader::Bool(std::string_view field, std::optional<bool> fallback) {
+  const json* value = Find(field);
+  if (value == nullptr) return Fallback(field, fallback, false);
+  if (!value->is_boolean()) {
+    Refuse(field,
+           absl::StrCat("must be true or false, not ", ValueText(*value)));
+    return false;
+  }
+  return value->get<bool>();
+}
+
+std::string ConfigReader::String(std::string_view field,
+                                 std::optional<std::string> fallback) {
+  const json* value = Find(field);
+  if (value == nullptr) return Fallback(field, fallback, std::string());
+  if (!value->is_string()) {
+    Refuse(field, absl::StrCat("must be a string, not ", ValueText(*value)));
+    return std::string();
+  }
+  return value->get<std::string>();
+}
+
+std::vector<int64_t> ConfigReader::IntList(std::string_view field, int64_t min,
+                                           int64_t max) {
+  const json* value = Find(field);
+  if (value == nullptr) return {};
+  if (!value->is_array()) return {CheckedInt(field, *value, min, max)};
+  std::vector<int64_t> result;
+  for (const json& element : *value) {
+    result.push_back(CheckedInt(field, element, min, max));
+  }
+  return result;
+}
+
+std::string ConfigReader::UsedFields() const {
+  std::string text;
+  for (const auto& [field, value] : used_) {
+    absl::StrAppend(&text, field, "=", value, "\n");
+  }
+  return text;
+}
+
+}  // namespace reprise

@@ -1,0 +1,161 @@
+#include "engine/model/weights.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/log.h"
+#include "engine/base/status_macros.h"
+#include "engine/kernels/simd_ops.h"
+#include "engine/model/json_text.h"
+
+namespace reprise {
+
+void EmbeddingTable::Read(int64_t row, float* out) const {
+  const int64_t first = row * cols_;
+  switch (dtype_) {
+    case DType::kF16:
+      F16ToF32(&halves_[static_cast<size_t>(first)], cols_, out);
+      break;
+    case DType::kBf16:
+      Bf16ToF32(&halves_[static_cast<size_t>(first)], cols_, out);
+      break;
+    default:
+      std::memcpy(out, &floats_[static_cast<size_t>(first)],
+                  static_cast<size_t>(cols_) * sizeof(float));
+  }
+}
+
+Weights::Weights(const Checkpoint& checkpoint, WeightType type,
+                 int64_t max_rows)
+    : checkpoint_(checkpoint), type_(type), max_rows_(max_rows) {
+  CHECK(type != WeightType::kAuto);
+}
+
+absl::StatusOr<const TensorInfo*> Weights::Use(
+    const TensorRef& ref, const std::vector<int64_t>& shape) {
+  const TensorInfo* tensor = checkpoint_.Find(ref.name);
+  if (tensor == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", Quoted(ref.name), " is missing; config.json (",
+                     ref.fields, ") needs it with shape ", ShapeText(shape)));
+  }
+  if (tensor->shape != shape) {
+    const bool one = ref.fields.find(' ') == std::string::npos;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", Quoted(ref.name), " has shape ",
+                     ShapeText(tensor->shape), ", config.json's ", ref.fields,
+                     one ? " needs " : " need ", ShapeText(shape)));
+  }
+  if (used_.insert(ref.name).second) {
+    num_parameters_ += tensor->elements;
+    fingerprint_.Add(ref.name,
+                     absl::StrCat(ToAbsl(DTypeName(tensor->dtype)),
+                                  ShapeText(tensor->shape)),
+                     tensor->bytes);
+  }
+  return tensor;
+}
+
+absl::Status Weights::ReadTo(const TensorRef& ref,
+                             const std::vector<int64_t>& shape,
+                             std::span<float> out) {
+  ASSIGN_OR_RETURN([[maybe_unused]] const TensorInfo* tensor, Use(ref, shape));
+  return checkpoint_.ReadF32(ref.name, out);
+}
+
+absl::StatusOr<Linear> Weights::Pack(std::span<const LinearPart> parts,
+                                     int64_t in, PackAs as) {
+  int64_t out = 0;
+  bool biased = false;
+  for (const LinearPart& part : parts) {
+    // Before any memory: a config can claim any size, a file has its own.
+    RETURN_IF_ERROR(Use(part.ref.weight, {part.out, in}).status());
+    out += part.out;
+    biased |= static_cast<bool>(part.ref.bias);
+  }
+  std::vector<float> weight(static_cast<size_t>(out * in));
+  std::vector<float> bias(static_cast<size_t>(biased ? out : 0));
+  std::span<float> weight_rest(weight);
+  std::span<float> bias_rest(bias);
+  for (const LinearPart& part : parts) {
+    const auto elements = static_cast<size_t>(part.out * in);
+    RETURN_IF_ERROR(
+        ReadTo(part.ref.weight, {part.out, in}, weight_rest.first(elements)));
+    weight_rest = weight_rest.subspan(elements);
+    const size_t rows = biased ? static_cast<size_t>(part.out) : 0;
+    if (part.ref.bias) {
+      RETURN_IF_ERROR(ReadTo(part.ref.bias, {part.out}, bias_rest.first(rows)));
+    }
+    bias_rest = bias_rest.subspan(rows);
+  }
+  ASSIGN_OR_RETURN(
+      Linear linear,
+      Linear::Create(MatrixView<const float>(weight.data(), out, in), bias,
+                     {.type = as.type, .max_rows = as.max_rows}));
+  weight_bytes_ += linear.packed_bytes();
+  exact_ = exact_ && linear.exact();
+  return linear;
+}
+
+absl::StatusOr<Linear> Weights::MakeLinear(std::span<const LinearPart> parts,
+                                           int64_t in) {
+  return Pack(parts, in, {.type = type_, .max_rows = max_rows_});
+}
+
+absl::StatusOr<Linear> Weights::MakeHeadLinear(
+    std::span<const LinearPart> parts, int64_t in, int64_t rows_per_row) {
+  return Pack(parts, in,
+              {.type = WeightType::kF32, .max_rows = max_rows_ * rows_per_row});
+}
+
+absl::StatusOr<std::vector<float>> Weights::Vector(const TensorRef& ref,
+                                                   int64_t size) {
+  std::vector<float> result;
+  if (!ref) return result;
+  RETURN_IF_ERROR(Use(ref, {size}).status());
+  result.resize(static_cast<size_t>(size));
+  RETURN_IF_ERROR(ReadTo(ref, {size}, result));
+  weight_bytes_ += size * static_cast<int64_t>(sizeof(float));
+  return result;
+}
+
+absl::StatusOr<EmbeddingTable> Weights::Embedding(const TensorRef& ref,
+                                                  int64_t rows, int64_t cols) {
+  ASSIGN_OR_RETURN(const TensorInfo* tensor, Use(ref, {rows, cols}));
+  EmbeddingTable table;
+  table.rows_ = rows;
+  table.cols_ = cols;
+  table.dtype_ = tensor->dtype;
+  // Read as f32 in any case: that checks the type and every number.
+  std::vector<float> floats(static_cast<size_t>(rows * cols));
+  RETURN_IF_ERROR(checkpoint_.ReadF32(ref.name, floats));
+  if (tensor->dtype == DType::kF32) {
+    table.floats_ = std::move(floats);
+  } else {
+    table.halves_.resize(floats.size());
+    std::memcpy(table.halves_.data(), tensor->bytes.data(),
+                tensor->bytes.size());
+  }
+  weight_bytes_ += static_cast<int64_t>(tensor->bytes.size());
+  return table;
+}
+
+uint64_t Weights::ModelFingerprint(std::string_view config_text) const {
+  Fingerprint whole = fingerprint_;
+  // No tensor can have these names: a tensor of the description has no spaces.
+  whole.Add("config fields", "", config_text);
+  whole.Add("weight type", "", WeightTypeName(type_));
+  return whole.Value();
+}
+
+std::vector<std::string> Weights::UnusedTensors() const {
+  std::vector<std::string> result;
+  for (const auto& item : checkpoint_.tensors()) {
+    if (!used_.contains(item.first)) result.push_back(item.first);
+  }
+  return result;
+}
+
+}  // namespace reprise
