@@ -26,8 +26,8 @@ class Scratch {
   LinearScratch& linear() { return linear_; }
 
  private:
-  std::vector<int64_t> widths_;               // of each buffer
-  std::vector<std::vector<float>> buffers_;   // [PaddedRows(max_rows) * width]
+  std::vector<int64_t> widths_;              // of each buffer
+  std::vector<std::vector<float>> buffers_;  // [PaddedRows(max_rows) * width]
   LinearScratch linear_;
 };
 

@@ -1,0 +1,210 @@
+// Causal linear attention (Katharopoulos et al. 2020): one matmul for queries,
+// keys and values of all rows, a feature map, the state per session and head, a
+// norm per head, one matmul back.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/parallel.h"
+#include "engine/base/status_macros.h"
+#include "engine/kernels/state_kernels.h"
+#include "engine/mixer/feature_maps.h"
+#include "engine/mixer/registry.h"
+#include "engine/mixer/row_ops.h"
+
+namespace reprise {
+namespace {
+
+// Buffers of the scratch.
+enum Buffer : int64_t {
+  kProjected,  // [rows, q | k | v]
+  kOutput,     // [rows, heads * value_dim]
+  kFeaturesQ,  // [rows, heads * features]
+  kFeaturesK,  // [rows, kv_heads * features]
+  kPacked,     // of a feature map with layers
+  kLayers,     // of a feature map with layers
+};
+
+// What LinearAttention is made of.
+struct Parts {
+  LinearAttentionDescription description;
+  Linear projection;  // [d_model] to [q | k | v]
+  FeatureMapper map_q;
+  FeatureMapper map_k;
+  std::optional<Norm> output_norm;
+  Linear o;
+  int64_t s_offset = 0;  // bytes, in the slot
+  int64_t z_offset = 0;
+};
+
+class LinearAttention : public Mixer {
+ public:
+  explicit LinearAttention(Parts parts)
+      : p_(std::move(parts)), d_(p_.description) {}
+
+  void Forward(MatrixView<const float> x, std::span<const Segment> segments,
+               Scratch& scratch, MatrixView<float> y) const override;
+
+ private:
+  // Everything of the step but the session and the heads.
+  LinearAttentionArgs StepArgs(MatrixView<float> q, MatrixView<float> k,
+                               MatrixView<float> v, MatrixView<float> o) const;
+  void Advance(const Segment& segment, LinearAttentionArgs args) const;
+  void NormalizeOutput(const LinearAttentionArgs& tile) const;
+
+  const Parts p_;
+  const LinearAttentionDescription& d_;
+};
+
+LinearAttentionArgs LinearAttention::StepArgs(MatrixView<float> q,
+                                              MatrixView<float> k,
+                                              MatrixView<float> v,
+                                              MatrixView<float> o) const {
+  LinearAttentionArgs args;
+  args.q = q.data;
+  args.k = k.data;
+  args.v = v.data;
+  args.o = o.data;
+  args.q_stride = q.stride;
+  args.k_stride = k.stride;
+  args.v_stride = v.stride;
+  args.o_stride = o.stride;
+  args.heads_per_kv = d_.heads / d_.kv_heads;
+  args.key_dim = p_.map_q.feature_dim();
+  args.value_dim = d_.value_dim;
+  args.scale = d_.scale;
+  args.normalize = d_.normalize;
+  args.epsilon = d_.epsilon;
+  return args;
+}
+
+void LinearAttention::Forward(MatrixView<const float> x,
+                              std::span<const Segment> segments,
+                              Scratch& scratch, MatrixView<float> y) const {
+  const int64_t q_width = d_.heads * d_.key_dim;
+  const int64_t k_width = d_.kv_heads * d_.key_dim;
+  const MatrixView<float> projected =
+      scratch.Matrix(kProjected, x.rows, p_.projection.out());
+  p_.projection.Apply(x, projected, scratch.linear());
+  const auto columns = [&](int64_t first, int64_t count) {
+    return MatrixView<float>(projected.data + first, x.rows, count,
+                             projected.stride);
+  };
+  const MatrixView<float> q = p_.map_q.Apply(columns(0, q_width), scratch);
+  const MatrixView<float> k =
+      p_.map_k.Apply(columns(q_width, k_width), scratch);
+  const MatrixView<float> v =
+      columns(q_width + k_width, d_.kv_heads * d_.value_dim);
+  const MatrixView<float> o =
+      scratch.Matrix(kOutput, x.rows, d_.heads * d_.value_dim);
+
+  // Sessions x groups of heads, groups outermost: each thread gets the same
+  // heads of every session, so that a long prompt among decoding sessions
+  // spreads over all threads. A head's result does not depend on its group.
+  const int64_t sessions = std::ssize(segments);
+  const int64_t groups = std::min<int64_t>(d_.heads, NumThreads());
+  const LinearAttentionArgs step = StepArgs(q, k, v, o);
+  const int64_t state_floats = x.rows * d_.heads * step.key_dim * d_.value_dim;
+  ForEach(groups * sessions, state_floats / (groups * sessions),
+          [&](int64_t i) {
+            const int64_t group = i / sessions;
+            LinearAttentionArgs args = step;
+            args.first_head = group * d_.heads / groups;
+            args.last_head = (group + 1) * d_.heads / groups;
+            Advance(segments[static_cast<size_t>(i % sessions)], args);
+          });
+  p_.o.Apply(o, y, scratch.linear());
+}
+
+// Some heads of one session, tile by tile from the segment's first row.
+void LinearAttention::Advance(const Segment& segment,
+                              LinearAttentionArgs args) const {
+  args.s = reinterpret_cast<float*>(segment.slot + p_.s_offset);
+  if (d_.normalize) {
+    args.z = reinterpret_cast<float*>(segment.slot + p_.z_offset);
+  }
+  args.q += segment.first_row * args.q_stride;
+  args.k += segment.first_row * args.k_stride;
+  args.v += segment.first_row * args.v_stride;
+  args.o += segment.first_row * args.o_stride;
+  for (int64_t row = 0; row < segment.num_rows; row += kTileRows) {
+    args.rows = std::min(kTileRows, segment.num_rows - row);
+    if (args.rows == 1) {
+      LinearAttentionRecurrent(args);
+    } else {
+      LinearAttentionChunk(args);
+    }
+    if (p_.output_norm) NormalizeOutput(args);
+    args.q += kTileRows * args.q_stride;
+    args.k += kTileRows * args.k_stride;
+    args.v += kTileRows * args.v_stride;
+    args.o += kTileRows * args.o_stride;
+  }
+}
+
+// While the tile's output is in the cache.
+void LinearAttention::NormalizeOutput(const LinearAttentionArgs& tile) const {
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    for (int64_t head = tile.first_head; head < tile.last_head; ++head) {
+      float* o = tile.o + row * tile.o_stride + head * tile.value_dim;
+      p_.output_norm->Apply(o, o);
+    }
+  }
+}
+
+absl::StatusOr<FeatureMapper> MakeMap(const LinearAttentionDescription& d,
+                                      bool query, const MixerContext& context) {
+  const FeatureMapper::Options options = {
+      .map = d.feature_map,
+      .sum_to_one = query ? d.q_sum_to_one : d.k_sum_to_one,
+      .heads = query ? d.heads : d.kv_heads,
+      .dim = d.key_dim,
+      .result_buffer = query ? kFeaturesQ : kFeaturesK,
+      .packed_buffer = kPacked,
+      .layers_buffer = kLayers};
+  return FeatureMapper::Create(options, query ? d.q_layers : d.k_layers,
+                               context);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearAttention(
+    const MixerDescription& description, const MixerContext& context) {
+  const auto& d = std::get<LinearAttentionDescription>(description);
+  const int64_t value_width = d.heads * d.value_dim;
+  const LinearPart qkv[] = {{d.q, d.heads * d.key_dim},
+                            {d.k, d.kv_heads * d.key_dim},
+                            {d.v, d.kv_heads * d.value_dim}};
+  const LinearPart out[] = {{d.o, context.d_model}};
+  ASSIGN_OR_RETURN(Linear projection,
+                   context.weights.MakeLinear(qkv, context.d_model));
+  ASSIGN_OR_RETURN(FeatureMapper map_q, MakeMap(d, /*query=*/true, context));
+  ASSIGN_OR_RETURN(FeatureMapper map_k, MakeMap(d, /*query=*/false, context));
+  std::optional<Norm> output_norm;
+  if (d.output_norm) {
+    ASSIGN_OR_RETURN(output_norm, Norm::Create(*d.output_norm, d.value_dim,
+                                               context.weights));
+  }
+  ASSIGN_OR_RETURN(Linear o, context.weights.MakeLinear(out, value_width));
+
+  context.scratch.Reserve(kProjected, projection.out());
+  context.scratch.Reserve(kOutput, value_width);
+  const int64_t features = map_q.feature_dim();
+  const std::string prefix = absl::StrCat(context.layer, ".");
+  Parts parts{.description = d,
+              .projection = std::move(projection),
+              .map_q = std::move(map_q),
+              .map_k = std::move(map_k),
+              .output_norm = std::move(output_norm),
+              .o = std::move(o)};
+  parts.s_offset = context.layout.Add(prefix + "recurrent",
+                                      {d.heads, features, d.value_dim});
+  if (d.normalize) {
+    parts.z_offset = context.layout.Add(prefix + "z", {d.heads, features});
+  }
+  return std::make_unique<LinearAttention>(std::move(parts));
+}
+
+}  // namespace reprise

@@ -1,0 +1,29 @@
+#include "engine/mixer/registry.h"
+
+#include <array>
+
+#include "engine/base/log.h"
+
+namespace reprise {
+namespace {
+
+constexpr std::array<MixerEntry, 3> kMixers = {{
+    {GatedFfnDescription::kKind, &MakeGatedFfn},
+    {LinearAttentionDescription::kKind, &MakeLinearAttention},
+    {PlainFfnDescription::kKind, &MakePlainFfn},
+}};
+
+}  // namespace
+
+std::span<const MixerEntry> MixerTable() { return kMixers; }
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMixer(
+    const MixerDescription& description, const MixerContext& context) {
+  const std::string_view kind = MixerKind(description);
+  for (const MixerEntry& entry : kMixers) {
+    if (entry.kind == kind) return entry.make(description, context);
+  }
+  CHECK(!"a mixer without a line in the table");
+}
+
+}  // namespace reprise

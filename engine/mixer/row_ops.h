@@ -1,0 +1,42 @@
+// Work on rows, shared by the mixers and the engine.
+#ifndef ENGINE_MIXER_ROW_OPS_H_
+#define ENGINE_MIXER_ROW_OPS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "engine/model/block_description.h"
+#include "engine/model/weights.h"
+
+namespace reprise {
+
+// body(i) for every i in [0, n), on the team's threads if the work, about
+// `floats_each` numbers read or written for each i, is worth waking them.
+void ForEach(int64_t n, int64_t floats_each,
+             absl::FunctionRef<void(int64_t)> body);
+
+// A normalisation over `size` numbers. Immutable after construction.
+class Norm {
+ public:
+  static absl::StatusOr<Norm> Create(const NormDescription& description,
+                                     int64_t size, Weights& weights);
+
+  // `x` and `out` have size() elements; `out` may be `x`.
+  void Apply(const float* x, float* out) const;
+  int64_t size() const { return size_; }
+
+ private:
+  Norm() = default;
+
+  NormKind kind_ = NormKind::kRms;
+  int64_t size_ = 0;
+  float eps_ = 0;
+  std::vector<float> weight_;  // [size], or empty: ones
+  std::vector<float> bias_;    // [size], or empty: zeros
+};
+
+}  // namespace reprise
+
+#endif  // ENGINE_MIXER_ROW_OPS_H_
