@@ -1,1 +1,302 @@
 #include "engine/engine.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/bytes.h"
+#include "engine/base/log.h"
+#include "engine/base/status_macros.h"
+#include "engine/kernels/simd_ops.h"
+#include "engine/kernels/state_kernels.h"
+#include "engine/mixer/registry.h"
+#include "engine/mixer/row_ops.h"
+#include "engine/mixer/scratch.h"
+#include "engine/model/model_config.h"
+#include "engine/model/weights.h"
+
+namespace reprise {
+namespace {
+
+struct Sublayer {
+  NormPlacement norm_placement;
+  Norm norm;
+  std::unique_ptr<Mixer> mixer;
+};
+
+// What a model computes with.
+struct Parts {
+  EmbeddingTable embedding;
+  std::vector<Sublayer> sublayers;  // of all layers, in order
+  std::optional<Norm> final_norm;
+  Linear head;
+  StateLayout layout;
+  Scratch scratch;
+};
+
+class LoadedEngine : public Engine {
+ public:
+  LoadedEngine(Parts parts, ModelInfo info, int64_t max_rows);
+
+  const ModelInfo& info() const override { return info_; }
+  const StateLayout& layout() const override { return p_.layout; }
+  int64_t max_rows() const override { return max_rows_; }
+  MatrixView<float> Step(std::span<const StepSegment> segments) override;
+
+ private:
+  MatrixView<float> Rows(std::vector<float>& buffer, int64_t rows) {
+    return {buffer.data(), rows, info_.d_model};
+  }
+  int64_t TakeSegments(std::span<const StepSegment> segments);
+  void RunSublayer(const Sublayer& sublayer, int64_t rows);
+  MatrixView<float> Logits();
+
+  Parts p_;
+  const ModelInfo info_;
+  const int64_t max_rows_;
+
+  // Of the step that runs. [PaddedRows(max_rows), d_model] each:
+  std::vector<float> x_;  // the residual stream
+  std::vector<float> h_;  // what a mixer, or the head, reads
+  std::vector<float> y_;  // what a mixer wrote
+  // [PaddedRows(max_rows), vocab_size]. Not cleared when allocated, so that the
+  // system gives it memory only for as many rows as are ever asked for.
+  std::unique_ptr<float[]> logits_;
+  // Capacity max_rows each:
+  std::vector<Segment> segments_;
+  std::vector<int64_t> logit_rows_;  // rows that want logits, ascending
+  std::vector<const std::byte*> slots_;
+};
+
+LoadedEngine::LoadedEngine(Parts parts, ModelInfo info, int64_t max_rows)
+    : p_(std::move(parts)), info_(std::move(info)), max_rows_(max_rows) {
+  const auto padded = static_cast<size_t>(PaddedRows(max_rows));
+  const size_t size = padded * static_cast<size_t>(info_.d_model);
+  x_.resize(size);
+  h_.resize(size);
+  y_.resize(size);
+  logits_ = std::make_unique_for_overwrite<float[]>(
+      padded * static_cast<size_t>(info_.vocab_size));
+  segments_.reserve(static_cast<size_t>(max_rows));
+  logit_rows_.reserve(static_cast<size_t>(max_rows));
+  slots_.reserve(static_cast<size_t>(max_rows));
+}
+
+// Checks the segments, gathers their tokens' embeddings into x_, and returns
+// the number of rows.
+int64_t LoadedEngine::TakeSegments(std::span<const StepSegment> segments) {
+  CHECK(!segments.empty());
+  segments_.clear();
+  logit_rows_.clear();
+  slots_.clear();
+  int64_t rows = 0;
+  for (const StepSegment& segment : segments) {
+    const int64_t count = std::ssize(segment.tokens);
+    CHECK(count >= 1 && count <= max_rows_ - rows);
+    CHECK(segment.slot != nullptr && segment.position >= 0);
+    segments_.push_back({.first_row = rows,
+                         .num_rows = count,
+                         .position = segment.position,
+                         .slot = segment.slot});
+    slots_.push_back(segment.slot);
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t token = segment.tokens[static_cast<size_t>(i)];
+      CHECK(token >= 0 && token < info_.vocab_size);
+      p_.embedding.Read(token,
+                        &x_[static_cast<size_t>((rows + i) * info_.d_model)]);
+      const bool last = i == count - 1;
+      if (segment.logits == LogitsFor::kAllRows ||
+          (segment.logits == LogitsFor::kLastRow && last)) {
+        logit_rows_.push_back(rows + i);
+      }
+    }
+    rows += count;
+  }
+  std::sort(slots_.begin(), slots_.end());
+  CHECK(std::adjacent_find(slots_.begin(), slots_.end()) == slots_.end());
+  return rows;
+}
+
+void LoadedEngine::RunSublayer(const Sublayer& sublayer, int64_t rows) {
+  const int64_t width = info_.d_model;
+  const MatrixView<float> x = Rows(x_, rows);
+  const MatrixView<float> h = Rows(h_, rows);
+  const MatrixView<float> y = Rows(y_, rows);
+  if (sublayer.norm_placement == NormPlacement::kBefore) {
+    ForEach(rows, 2 * width,
+            [&](int64_t row) { sublayer.norm.Apply(x.Row(row), h.Row(row)); });
+    sublayer.mixer->Forward(h, segments_, p_.scratch, y);
+    ForEach(rows, 2 * width,
+            [&](int64_t row) { AddInto(y.Row(row), width, x.Row(row)); });
+    return;
+  }
+  sublayer.mixer->Forward(x, segments_, p_.scratch, y);
+  ForEach(rows, 2 * width, [&](int64_t row) {
+    AddInto(y.Row(row), width, x.Row(row));
+    sublayer.norm.Apply(x.Row(row), x.Row(row));
+  });
+}
+
+// The head sees only the rows that want logits, moved together.
+MatrixView<float> LoadedEngine::Logits() {
+  const int64_t rows = std::ssize(logit_rows_);
+  const MatrixView<float> logits(logits_.get(), rows, info_.vocab_size);
+  if (rows == 0) return logits;
+  const int64_t width = info_.d_model;
+  const MatrixView<float> h = Rows(h_, rows);
+  ForEach(rows, 2 * width, [&](int64_t i) {
+    const float* x =
+        &x_[static_cast<size_t>(logit_rows_[static_cast<size_t>(i)] * width)];
+    if (p_.final_norm) {
+      p_.final_norm->Apply(x, h.Row(i));
+    } else {
+      std::copy_n(x, width, h.Row(i));
+    }
+  });
+  p_.head.Apply(h, logits, p_.scratch.linear());
+  return logits;
+}
+
+MatrixView<float> LoadedEngine::Step(std::span<const StepSegment> segments) {
+  const int64_t rows = TakeSegments(segments);
+  for (const Sublayer& sublayer : p_.sublayers) RunSublayer(sublayer, rows);
+  return Logits();
+}
+
+absl::StatusOr<Parts> BuildParts(const ModelDescription& model,
+                                 Weights& weights) {
+  StateLayout layout;
+  Scratch scratch;
+  ASSIGN_OR_RETURN(
+      EmbeddingTable embedding,
+      weights.Embedding(model.embedding, model.vocab_size, model.d_model));
+  std::vector<Sublayer> sublayers;
+  for (int64_t i = 0; i < std::ssize(model.layers); ++i) {
+    for (const SublayerDescription& d : model.layers[static_cast<size_t>(i)]) {
+      const MixerContext context{.layer = i,
+                                 .d_model = model.d_model,
+                                 .weights = weights,
+                                 .layout = layout,
+                                 .scratch = scratch};
+      ASSIGN_OR_RETURN(Norm norm, Norm::Create(d.norm, model.d_model, weights));
+      ASSIGN_OR_RETURN(std::unique_ptr<Mixer> mixer,
+                       MakeMixer(d.mixer, context));
+      sublayers.push_back(
+          {d.norm_placement, std::move(norm), std::move(mixer)});
+    }
+  }
+  std::optional<Norm> final_norm;
+  if (model.final_norm) {
+    ASSIGN_OR_RETURN(final_norm,
+                     Norm::Create(*model.final_norm, model.d_model, weights));
+  }
+  const LinearPart parts[] = {{model.head, model.vocab_size}};
+  ASSIGN_OR_RETURN(Linear head, weights.MakeLinear(parts, model.d_model));
+  scratch.Allocate(weights.max_rows());
+  return Parts{std::move(embedding),  std::move(sublayers),
+               std::move(final_norm), std::move(head),
+               std::move(layout),     std::move(scratch)};
+}
+
+// "2 x (linear_attention + gated_ffn), width 64, vocabulary 256".
+std::string DescribeForPeople(const ModelDescription& model) {
+  std::map<std::string, int> layers;  // how many of each kind
+  for (const std::vector<SublayerDescription>& layer : model.layers) {
+    const std::string kind =
+        absl::StrJoin(layer, " + ", [](std::string* out, const auto& d) {
+          out->append(MixerKind(d.mixer));
+        });
+    ++layers[kind];
+  }
+  const std::string kinds =
+      absl::StrJoin(layers, ", ", [](std::string* out, const auto& item) {
+        absl::StrAppend(out, item.second, " x (", item.first, ")");
+      });
+  return absl::StrCat(kinds, ", width ", model.d_model, ", vocabulary ",
+                      model.vocab_size);
+}
+
+std::string FolderName(const std::string& dir) {
+  std::error_code ignored;
+  const std::filesystem::path path =
+      std::filesystem::weakly_canonical(dir, ignored);
+  // A trailing slash leaves an empty last part.
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
+}
+
+ModelInfo MakeInfo(const std::string& dir, const ModelDescription& model,
+                   const Weights& weights, WeightType weight_type,
+                   const StateLayout& layout) {
+  ModelInfo info;
+  info.name = FolderName(dir);
+  info.family = model.family;
+  info.description = DescribeForPeople(model);
+  info.vocab_size = model.vocab_size;
+  info.d_model = model.d_model;
+  info.num_layers = std::ssize(model.layers);
+  info.num_parameters = weights.num_parameters();
+  info.weight_bytes = weights.weight_bytes();
+  info.state_bytes = layout.payload_bytes();
+  info.weight_type = weight_type;
+  info.cpu_isa = CpuIsaName();
+  info.exact = weights.exact();
+  info.eos_tokens = model.eos_tokens;
+  info.bos_token = model.bos_token;
+  info.fingerprints.model = weights.ModelFingerprint(model.config_text);
+  info.fingerprints.layout = layout.fingerprint();
+  return info;
+}
+
+void LogLoaded(const ModelInfo& info, const Weights& weights) {
+  const std::vector<std::string> unused = weights.UnusedTensors();
+  if (!unused.empty()) {
+    constexpr size_t kShown = 5;
+    const std::span<const std::string> first(unused.data(),
+                                             std::min(unused.size(), kShown));
+    LogInfo("tensors of the checkpoint that the model does not use",
+            {{"count", unused.size()}, {"first", absl::StrJoin(first, ", ")}});
+  }
+  if (!info.exact) {
+    LogWarning(
+        "on this CPU the last bits of a result depend on what else runs in "
+        "the same step",
+        {{"cpu_isa", info.cpu_isa},
+         {"weights", WeightTypeName(info.weight_type)}});
+  }
+  LogInfo("model loaded", {{"name", info.name},
+                           {"family", info.family},
+                           {"layers", info.description},
+                           {"parameters", info.num_parameters},
+                           {"weights", WeightTypeName(info.weight_type)},
+                           {"weight_bytes", info.weight_bytes},
+                           {"state_bytes", info.state_bytes},
+                           {"cpu_isa", info.cpu_isa}});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
+    const EngineOptions& options) {
+  if (options.max_rows < kTileRows || options.max_rows % kTileRows != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_rows is ", options.max_rows,
+                     ", it must be a multiple of ", kTileRows));
+  }
+  ASSIGN_OR_RETURN(const WeightType type, ResolveWeightType(options.weights));
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint,
+                   Checkpoint::Open(options.model_dir));
+  ASSIGN_OR_RETURN(const ModelDescription model,
+                   LoadModelDescription(options.model_dir, checkpoint));
+  Weights weights(checkpoint, type, options.max_rows);
+  ASSIGN_OR_RETURN(Parts parts, BuildParts(model, weights));
+  ModelInfo info =
+      MakeInfo(options.model_dir, model, weights, type, parts.layout);
+  LogLoaded(info, weights);
+  return std::make_unique<LoadedEngine>(std::move(parts), std::move(info),
+                                        options.max_rows);
+}
+
+}  // namespace reprise
