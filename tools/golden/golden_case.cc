@@ -1,0 +1,262 @@
+#include "tools/golden/golden_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status_macros.h"
+#include "engine/engine.h"
+#include "engine/model/json_text.h"
+#include "engine/model/safetensors.h"
+#include "engine/state/state_pool.h"
+
+namespace reprise {
+namespace {
+
+// Token ids, [batch, length].
+struct Ids {
+  int64_t batch = 0;
+  int64_t length = 0;
+  std::vector<int32_t> values;
+
+  std::span<const int32_t> Row(int64_t row) const {
+    return {&values[static_cast<size_t>(row * length)],
+            static_cast<size_t>(length)};
+  }
+};
+
+absl::Status Malformed(std::string_view tensor, std::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("golden tensor ", Quoted(tensor), " ", ToAbsl(why)));
+}
+
+absl::StatusOr<Ids> ReadIds(const Checkpoint& file, std::string_view name,
+                            int64_t vocab_size) {
+  ASSIGN_OR_RETURN(std::vector<int32_t> values, file.ReadI32(name));
+  const std::vector<int64_t>& shape = file.Find(name)->shape;
+  if (shape.size() != 2 || values.empty()) {
+    return Malformed(name, "is not [batch, length]");
+  }
+  for (const int32_t id : values) {
+    if (id < 0 || id >= vocab_size) {
+      return Malformed(name, "has an id past the vocabulary");
+    }
+  }
+  return Ids{shape[0], shape[1], std::move(values)};
+}
+
+absl::StatusOr<std::vector<float>> ReadFloats(
+    const Checkpoint& file, std::string_view name,
+    const std::vector<int64_t>& shape) {
+  const TensorInfo* tensor = file.Find(name);
+  if (tensor == nullptr) return Malformed(name, "is missing");
+  if (tensor->shape != shape) {
+    return Malformed(name,
+                     absl::StrCat("has shape ", ShapeText(tensor->shape),
+                                  ", the model gives ", ShapeText(shape)));
+  }
+  std::vector<float> values(static_cast<size_t>(tensor->elements));
+  RETURN_IF_ERROR(file.ReadF32(name, values));
+  return values;
+}
+
+// One run over a golden file; every session in it has the same length.
+class GoldenRun {
+ public:
+  GoldenRun(Engine& engine, const Checkpoint& golden, GoldenResult& result)
+      : engine_(engine), golden_(golden), result_(result) {}
+
+  absl::Status Run();
+
+ private:
+  absl::Status RunSession(int64_t row, StateSlot& slot);
+  // Feeds a segment and compares its logits.
+  absl::Status Feed(std::string_view ids_name, std::string_view logits_name,
+                    int64_t row, int64_t position, StateSlot& slot);
+  // Compares all tensors called PREFIX + "L.NAME" with the state.
+  absl::Status CompareState(std::string_view prefix, int64_t row,
+                            const StateSlot& slot);
+  absl::Status Continue(int64_t row, int64_t position, StateSlot& slot);
+
+  Engine& engine_;
+  const Checkpoint& golden_;
+  GoldenResult& result_;
+  int32_t best_token_ = 0;  // after the last Feed
+};
+
+int32_t ArgMax(std::span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) -
+                              logits.begin());
+}
+
+// NaN counts as infinitely wrong.
+double LargestDifference(std::span<const float> a, std::span<const float> b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (!(difference <= largest)) {
+      largest = std::isnan(difference) ? INFINITY : difference;
+    }
+  }
+  return largest;
+}
+
+absl::Status GoldenRun::Feed(std::string_view ids_name,
+                             std::string_view logits_name, int64_t row,
+                             int64_t position, StateSlot& slot) {
+  const int64_t vocab = engine_.info().vocab_size;
+  ASSIGN_OR_RETURN(const Ids ids, ReadIds(golden_, ids_name, vocab));
+  ASSIGN_OR_RETURN(
+      const std::vector<float> expected,
+      ReadFloats(golden_, logits_name, {ids.batch, ids.length, vocab}));
+  if (row >= ids.batch) return Malformed(ids_name, "has fewer sessions");
+  const std::span<const int32_t> tokens = ids.Row(row);
+  const int64_t per_step = engine_.max_rows();
+  for (int64_t first = 0; first < ids.length; first += per_step) {
+    const int64_t count = std::min(per_step, ids.length - first);
+    const StepSegment segment{
+        .tokens = tokens.subspan(static_cast<size_t>(first),
+                                 static_cast<size_t>(count)),
+        .position = position + first,
+        .slot = slot.data(),
+        .logits = LogitsFor::kAllRows};
+    const MatrixView<float> logits = engine_.Step({&segment, 1});
+    const size_t numbers = static_cast<size_t>(count * vocab);
+    const size_t begin =
+        static_cast<size_t>((row * ids.length + first) * vocab);
+    result_.logits_error = std::max(
+        result_.logits_error,
+        LargestDifference({logits.data, numbers},
+                          std::span(expected).subspan(begin, numbers)));
+    result_.numbers += static_cast<int64_t>(numbers);
+    best_token_ = ArgMax(logits.RowSpan(count - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GoldenRun::CompareState(std::string_view prefix, int64_t row,
+                                     const StateSlot& slot) {
+  const int64_t batch = golden_.Find("input_ids")->shape[0];
+  for (const auto& item : golden_.tensors()) {
+    const std::string_view name = item.first;
+    if (!name.starts_with(prefix)) continue;
+    const std::string_view field_name = name.substr(prefix.size());
+    const auto& fields = engine_.layout().fields();
+    const auto field =
+        std::find_if(fields.begin(), fields.end(),
+                     [&](const StateField& f) { return f.name == field_name; });
+    if (field == fields.end()) {
+      return Malformed(name, "has no counterpart in the model's state");
+    }
+    std::vector<int64_t> shape = field->shape;
+    shape.insert(shape.begin(), batch);
+    ASSIGN_OR_RETURN(const std::vector<float> all,
+                     ReadFloats(golden_, name, shape));
+    const auto elements = static_cast<size_t>(field->elements);
+    const std::span<const float> expected(
+        &all[static_cast<size_t>(row) * elements], elements);
+    std::vector<float> actual(elements);
+    std::memcpy(actual.data(), slot.data() + field->offset,
+                elements * sizeof(float));
+    double scale = 1;
+    for (const float value : expected) {
+      scale = std::max(scale, std::abs(static_cast<double>(value)));
+    }
+    const double error = LargestDifference(actual, expected);
+    result_.numbers += field->elements;
+    result_.state_error = std::max(result_.state_error, error);
+    result_.state_allowance = std::max(result_.state_allowance,
+                                       error / (kGoldenStateTolerance * scale));
+  }
+  return absl::OkStatus();
+}
+
+// `best_token_` is what follows the state in `slot`.
+absl::Status GoldenRun::Continue(int64_t row, int64_t position,
+                                 StateSlot& slot) {
+  ASSIGN_OR_RETURN(const Ids expected,
+                   ReadIds(golden_, "greedy_ids", engine_.info().vocab_size));
+  if (row >= expected.batch) return Malformed("greedy_ids", "has fewer rows");
+  for (const int32_t id : expected.Row(row)) {
+    ++result_.greedy_total;
+    result_.greedy_agreed += best_token_ == id;
+    const StepSegment segment{.tokens = {&best_token_, 1},
+                              .position = position++,
+                              .slot = slot.data()};
+    best_token_ = ArgMax(engine_.Step({&segment, 1}).RowSpan(0));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GoldenRun::RunSession(int64_t row, StateSlot& slot) {
+  ASSIGN_OR_RETURN(const Ids ids,
+                   ReadIds(golden_, "input_ids", engine_.info().vocab_size));
+  RETURN_IF_ERROR(Feed("input_ids", "logits", row, /*position=*/0, slot));
+  RETURN_IF_ERROR(CompareState("state.", row, slot));
+  const std::vector<std::byte> first(slot.bytes().begin(), slot.bytes().end());
+  if (golden_.Find("greedy_ids") != nullptr) {
+    RETURN_IF_ERROR(Continue(row, ids.length, slot));
+    std::copy(first.begin(), first.end(), slot.data());
+  }
+  if (golden_.Find("input_ids_2") != nullptr) {
+    RETURN_IF_ERROR(Feed("input_ids_2", "logits_2", row, ids.length, slot));
+    RETURN_IF_ERROR(CompareState("state_2.", row, slot));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GoldenRun::Run() {
+  ASSIGN_OR_RETURN(const Ids ids,
+                   ReadIds(golden_, "input_ids", engine_.info().vocab_size));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<StatePool> pool,
+      StatePool::Create(engine_.layout().slot_bytes(), /*num_slots=*/1));
+  for (int64_t row = 0; row < ids.batch; ++row) {
+    ASSIGN_OR_RETURN(StateSlot slot, pool->Acquire());
+    RETURN_IF_ERROR(RunSession(row, slot));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunCase(const std::string& dir, WeightType weights,
+                     GoldenResult& result) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                   LoadEngine({.model_dir = dir, .weights = weights}));
+  ASSIGN_OR_RETURN(
+      const Checkpoint golden,
+      Checkpoint::OpenFile(std::filesystem::path(dir) / "golden.safetensors"));
+  return GoldenRun(*engine, golden, result).Run();
+}
+
+std::string Judge(const GoldenResult& result) {
+  if (result.logits_error > kGoldenLogitsTolerance) {
+    return absl::StrCat("logits differ by more than ", kGoldenLogitsTolerance);
+  }
+  if (result.state_allowance > 1) {
+    return absl::StrCat("states differ by more than ", kGoldenStateTolerance,
+                        " of their largest number");
+  }
+  if (result.greedy_agreed != result.greedy_total) {
+    return "greedy tokens differ";
+  }
+  return "";
+}
+
+}  // namespace
+
+GoldenResult RunGoldenCase(const std::string& dir, WeightType weights) {
+  GoldenResult result;
+  const absl::Status status = RunCase(dir, weights, result);
+  result.failure = status.ok() ? Judge(result) : std::string(status.message());
+  return result;
+}
+
+}  // namespace reprise
