@@ -5,6 +5,7 @@
 #ifndef ENGINE_TOKENIZER_H_
 #define ENGINE_TOKENIZER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,14 +18,19 @@
 
 namespace reprise {
 
+// Longest text that Encode takes. Far above what a request may hold; it bounds
+// the memory of one call to about 30 bytes for each of the text's.
+inline constexpr size_t kMaxTextBytes = 16 << 20;
+
 // Immutable after construction; thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
   // The ids of `text`. Names of special tokens inside it are plain text unless
-  // `allow_special`. InvalidArgument if `text` is not UTF-8 (byte tokenizers
-  // take any bytes) or the pattern gives up on it.
+  // `allow_special`. No token is added before or after. InvalidArgument if
+  // `text` is not UTF-8 (byte tokenizers take any bytes), is longer than
+  // kMaxTextBytes or the pattern gives up on it. Takes time n log n.
   virtual absl::StatusOr<std::vector<int32_t>> Encode(
       std::string_view text, bool allow_special) const = 0;
 
@@ -39,7 +45,8 @@ class Tokenizer {
   // Number of ids: every id is in [0, vocab_size).
   virtual int64_t vocab_size() const = 0;
 
-  // The id of the special or ordinary token of that exact name, if any.
+  // The id of the special or ordinary token of that exact name, if any. Names
+  // are written as in the tokenizer's file ("\u0120the" for " the").
   virtual std::optional<int32_t> FindToken(std::string_view name) const = 0;
 
   // Equal for tokenizers that encode alike.
@@ -50,7 +57,8 @@ class Tokenizer {
 
 // NotFound if the folder has no tokenizer and `vocab_size` is below 256;
 // InvalidArgument, naming the field, for one that is malformed, unsupported or
-// has ids past `vocab_size`.
+// has ids past `vocab_size`; also for a folder with another tokenizer's files
+// and no tokenizer.json.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     const std::string& model_dir, int64_t vocab_size);
 
