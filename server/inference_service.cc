@@ -1,0 +1,103 @@
+#include "server/inference_service.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status_macros.h"
+#include "server/inference_service_generate.h"
+#include "server/inference_service_request.h"
+#include "server/inference_service_response.h"
+#include "server/inference_service_rpc.h"
+
+namespace reprise {
+namespace {
+
+constexpr const char* kInference = "reprise.v1.Inference";
+constexpr const char* kAdmin = "reprise.v1.Admin";
+
+absl::Status Tokenize(const v1::TokenizeRequest& request,
+                      const ServiceContext& context,
+                      v1::TokenizeResponse& response) {
+  const absl::StatusOr<std::vector<int32_t>> ids =
+      context.tokenizer.Encode(request.text(), request.allow_special_tokens());
+  if (!ids.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("text: ", ids.status().message()));
+  }
+  for (const int32_t id : *ids) {
+    response.add_ids(id);
+    response.add_pieces(std::string(context.tokenizer.TokenBytes(id)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Detokenize(const v1::DetokenizeRequest& request,
+                        const ServiceContext& context,
+                        v1::DetokenizeResponse& response) {
+  const std::vector<int32_t> ids(request.ids().begin(), request.ids().end());
+  RETURN_IF_ERROR(ValidateTokenIds(ids, "ids", context.model.vocab_size));
+  response.set_text(
+      Decode(context.tokenizer, ids, request.keep_special_tokens()));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
+    grpc::CallbackServerContext* rpc, const v1::GenerateRequest* request) {
+  return GenerateCall::Start(context_, rpc, request);
+}
+
+grpc::ServerUnaryReactor* InferenceService::Tokenize(
+    grpc::CallbackServerContext* rpc, const v1::TokenizeRequest* request,
+    v1::TokenizeResponse* response) {
+  return RunUnary(context_, {kInference, "Tokenize", "unary"}, rpc, [=, this] {
+    return reprise::Tokenize(*request, context_, *response);
+  });
+}
+
+grpc::ServerUnaryReactor* InferenceService::Detokenize(
+    grpc::CallbackServerContext* rpc, const v1::DetokenizeRequest* request,
+    v1::DetokenizeResponse* response) {
+  return RunUnary(
+      context_, {kInference, "Detokenize", "unary"}, rpc,
+      [=, this] { return reprise::Detokenize(*request, context_, *response); });
+}
+
+grpc::ServerWriteReactor<v1::ScoreResponse>* InferenceService::Score(
+    grpc::CallbackServerContext* rpc, const v1::ScoreRequest*) {
+  return new RefusedWriter<v1::ScoreResponse>(
+      context_, {kInference, "Score", "server_stream"}, rpc,
+      absl::UnimplementedError("Score is not built yet"));
+}
+
+grpc::ServerUnaryReactor* InferenceService::GetModel(
+    grpc::CallbackServerContext* rpc, const v1::GetModelRequest*,
+    v1::Model* response) {
+  Fill(context_, *response);
+  return FinishUnary(context_, {kInference, "GetModel", "unary"}, rpc,
+                     absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* AdminService::GetLoad(
+    grpc::CallbackServerContext* rpc, const v1::GetLoadRequest*,
+    v1::GetLoadResponse*) {
+  return FinishUnary(
+      context_, {kAdmin, "GetLoad", "unary"}, rpc,
+      absl::UnimplementedError(
+          "GetLoad is not built yet; the metrics have the load"));
+}
+
+grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* rpc,
+                                              const v1::DrainRequest*,
+                                              v1::DrainResponse*) {
+  return FinishUnary(context_, {kAdmin, "Drain", "unary"}, rpc,
+                     absl::UnimplementedError(
+                         "Drain is not built yet; send the process SIGTERM"));
+}
+
+}  // namespace reprise

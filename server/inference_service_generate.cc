@@ -1,0 +1,164 @@
+#include "server/inference_service_generate.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "server/inference_service_request.h"
+#include "server/inference_service_response.h"
+
+namespace reprise {
+namespace {
+
+constexpr RpcMethod kGenerate = {"reprise.v1.Inference", "Generate",
+                                 "server_stream"};
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateCall::Start(
+    ServiceContext& context, grpc::CallbackServerContext* rpc,
+    const v1::GenerateRequest* request) {
+  auto call = std::make_shared<GenerateCall>(context, rpc, request);
+  call->self_ = call;
+  const absl::Status entered = context.calls.Enter();
+  if (entered.ok()) {
+    call->entered_ = true;
+    context.calls.AddTurn(call);
+    context.executor.Run([call] { call->Prepare(); });
+  } else {
+    call->FinishOnce(entered);
+  }
+  return call.get();
+}
+
+GenerateCall::GenerateCall(ServiceContext& context,
+                           grpc::CallbackServerContext* rpc,
+                           const v1::GenerateRequest* request)
+    : TurnCall(context),
+      rpc_(rpc),
+      request_(request),
+      recorder_(context, kGenerate),
+      timings_(!request->output().has_timings() ||
+               request->output().timings()) {}
+
+void GenerateCall::Prepare() {
+  absl::StatusOr<TurnRequest> turn = ToTurnRequest(*request_, context_);
+  if (!turn.ok()) return FinishOnce(turn.status());
+  turn->arrival_ns = recorder_.arrival_ns();
+  {
+    MutexLock lock(mu_);
+    started_ = StartedOf(*turn, context_.model);
+  }
+  const absl::Status submitted = Submit(*std::move(turn));
+  if (!submitted.ok()) FinishOnce(submitted);
+}
+
+void GenerateCall::OnEvents() { Pump(); }
+
+void GenerateCall::Pump() {
+  const std::shared_ptr<TokenStream> events = stream();
+  std::optional<absl::Status> status;
+  {
+    MutexLock lock(mu_);
+    if (writing_ || finished_) return;
+    if (TakeEvents()) {
+      writing_ = true;
+      write_start_ns_ = context_.clock.MonotonicNs();
+    } else {
+      status = events->FinalStatus();
+      if (!status.has_value()) return;
+      finished_ = true;
+    }
+  }
+  // Outside the lock. `this` is alive: OnDone cannot come while a write is in
+  // flight or Finish was not called. And `response_` is ours while `writing_`.
+  if (status.has_value()) return RecordAndFinish(*status);
+  StartWrite(&response_);
+}
+
+bool GenerateCall::TakeEvents() {
+  const std::shared_ptr<TokenStream> events = stream();
+  response_.Clear();
+  while (true) {
+    std::optional<StreamEvent> event =
+        next_.has_value() ? std::exchange(next_, std::nullopt) : events->Pop();
+    if (!event.has_value()) break;
+    const auto* delta = std::get_if<DeltaEvent>(&*event);
+    const bool fits =
+        response_.event_case() == v1::GenerateResponse::EVENT_NOT_SET ||
+        (delta != nullptr && response_.has_delta() &&
+         response_.delta().index() == static_cast<uint32_t>(delta->index));
+    if (!fits) {
+      next_ = std::move(event);
+      break;
+    }
+    PutEvent(*event);
+    if (broken_) response_.Clear();
+  }
+  return response_.event_case() != v1::GenerateResponse::EVENT_NOT_SET;
+}
+
+void GenerateCall::PutEvent(const StreamEvent& event) {
+  if (const auto* started = std::get_if<StartedEvent>(&event)) {
+    *response_.mutable_started() = std::move(started_);
+    Fill(*started, context_.tokenizer, *response_.mutable_started());
+  } else if (const auto* delta = std::get_if<DeltaEvent>(&event)) {
+    Append(*delta, context_.tokenizer, *response_.mutable_delta());
+  } else if (const auto* finished = std::get_if<FinishedEvent>(&event)) {
+    Fill(*finished, timings_, *response_.mutable_finished());
+    if (finished->index == 0) {
+      finish_reason_ = FinishReasonName(finished->reason);
+    }
+  }
+}
+
+void GenerateCall::OnWriteDone(bool ok) {
+  // Held through Pump: once that has called Finish, OnDone may come at any
+  // moment.
+  const std::shared_ptr<TurnCall> hold = shared_from_this();
+  int64_t stall_ns = 0;
+  {
+    MutexLock lock(mu_);
+    writing_ = false;
+    broken_ = broken_ || !ok;
+    stall_ns = context_.clock.MonotonicNs() - write_start_ns_;
+  }
+  context_.metrics.ObserveSendStall(static_cast<double>(stall_ns) * 1e-9);
+  if (!ok) CancelTurn(CancelCause::kDisconnect);
+  Pump();
+}
+
+void GenerateCall::OnCancel() {
+  CancelTurn(CauseOfCancel(*rpc_, recorder_.Seconds()));
+}
+
+void GenerateCall::OnDone() {
+  if (entered_) {
+    context_.calls.RemoveTurn(this);
+    context_.calls.Leave();
+  }
+  self_.reset();  // tasks that still hold the call find it finished
+}
+
+void GenerateCall::FinishOnce(const absl::Status& status) {
+  {
+    MutexLock lock(mu_);
+    if (finished_) return;
+    finished_ = true;
+  }
+  RecordAndFinish(status);
+}
+
+void GenerateCall::RecordAndFinish(const absl::Status& status) {
+  std::string reason;
+  {
+    MutexLock lock(mu_);
+    reason = finish_reason_;
+  }
+  recorder_.Handled(status, *rpc_);
+  context_.metrics.CountRequest(kGenerate.name, status.code(), reason,
+                                recorder_.Seconds());
+  Finish(ToGrpcStatus(status));
+}
+
+}  // namespace reprise

@@ -1,0 +1,286 @@
+#include "server/inference_service_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status_macros.h"
+#include "engine/sampler.h"
+
+namespace reprise {
+namespace {
+
+template <typename... Parts>
+absl::Status Invalid(std::string_view field, const Parts&... parts) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(ToAbsl(field), ": ", parts...));
+}
+
+// Largest value that still fits into the field of SamplingParams; the range
+// itself is ValidateSamplingParams' business.
+absl::StatusOr<int32_t> Narrow(std::string_view field, uint32_t value) {
+  if (value <= std::numeric_limits<int32_t>::max()) {
+    return static_cast<int32_t>(value);
+  }
+  return Invalid(field, value, " is out of range");
+}
+
+uint64_t DrawSeed() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+absl::StatusOr<SamplingParams> ToSampling(const v1::SamplingOptions& options,
+                                          int64_t vocab_size) {
+  SamplingParams params;
+  if (options.has_temperature()) params.temperature = options.temperature();
+  if (options.has_top_k()) {
+    if (options.top_k() == 0) {
+      return Invalid("sampling.top_k", "0 is not in [1, ", vocab_size,
+                     "]; leave it unset to turn it off");
+    }
+    ASSIGN_OR_RETURN(params.top_k, Narrow("sampling.top_k", options.top_k()));
+  }
+  if (options.has_top_p()) params.top_p = options.top_p();
+  if (options.has_min_p()) params.min_p = options.min_p();
+  if (options.has_typical_p()) params.typical_p = options.typical_p();
+  if (options.has_repetition_penalty()) {
+    params.repetition_penalty = options.repetition_penalty();
+  }
+  if (options.has_presence_penalty()) {
+    params.presence_penalty = options.presence_penalty();
+  }
+  if (options.has_frequency_penalty()) {
+    params.frequency_penalty = options.frequency_penalty();
+  }
+  if (options.has_penalty_decay()) {
+    params.penalty_decay = options.penalty_decay();
+  }
+  if (options.has_penalty_last_n()) {
+    ASSIGN_OR_RETURN(params.penalty_last_n, Narrow("sampling.penalty_last_n",
+                                                   options.penalty_last_n()));
+  }
+  params.logit_bias.assign(options.logit_bias().begin(),
+                           options.logit_bias().end());
+  std::sort(params.logit_bias.begin(), params.logit_bias.end());
+  params.seed = options.has_seed() ? options.seed() : DrawSeed();
+  RETURN_IF_ERROR(ValidateSamplingParams(params, vocab_size));
+  return params;
+}
+
+absl::Status ApplyStopStrings(const v1::StoppingOptions& options,
+                              TurnRequest& turn) {
+  if (options.stop_size() > kMaxStopStrings) {
+    return Invalid("stopping.stop", options.stop_size(),
+                   " strings are more than ", kMaxStopStrings);
+  }
+  for (int i = 0; i < options.stop_size(); ++i) {
+    const std::string& stop = options.stop(i);
+    if (stop.empty() || stop.size() > kMaxStopBytes) {
+      return Invalid(absl::StrCat("stopping.stop[", i, "]"), stop.size(),
+                     " bytes are not in [1, ", kMaxStopBytes, "]");
+    }
+    turn.stop.push_back(stop);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ApplyStopping(const v1::StoppingOptions& options,
+                           const ServiceContext& context, TurnRequest& turn) {
+  const int64_t limit = context.options.max_new_tokens;
+  turn.max_new_tokens = options.has_max_new_tokens()
+                            ? options.max_new_tokens()
+                            : std::min<int64_t>(kDefaultNewTokens, limit);
+  if (turn.max_new_tokens < 1 || turn.max_new_tokens > limit) {
+    return Invalid("stopping.max_new_tokens", turn.max_new_tokens,
+                   " is not in [1, ", limit, "]");
+  }
+  turn.min_new_tokens = options.min_new_tokens();
+  if (turn.min_new_tokens > turn.max_new_tokens) {
+    return Invalid("stopping.min_new_tokens", turn.min_new_tokens,
+                   " is more than max_new_tokens, ", turn.max_new_tokens);
+  }
+  RETURN_IF_ERROR(ApplyStopStrings(options, turn));
+  if (options.stop_token_ids_size() > kMaxStopTokens) {
+    return Invalid("stopping.stop_token_ids", options.stop_token_ids_size(),
+                   " ids are more than ", kMaxStopTokens);
+  }
+  turn.stop_tokens.assign(options.stop_token_ids().begin(),
+                          options.stop_token_ids().end());
+  RETURN_IF_ERROR(ValidateTokenIds(turn.stop_tokens, "stopping.stop_token_ids",
+                                   context.model.vocab_size));
+  if (!options.ignore_eos()) turn.eos_tokens = context.model.eos_tokens;
+  turn.include_stop = options.include_stop();
+  if (options.has_time_limit_ms()) {
+    if (options.time_limit_ms() == 0) {
+      return Invalid("stopping.time_limit_ms", "0 is not at least 1");
+    }
+    turn.time_limit_ms = options.time_limit_ms();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ApplyOutput(const v1::OutputOptions& options, TurnRequest& turn) {
+  turn.want_text = !options.has_text() || options.text();
+  turn.want_token_ids = options.token_ids();
+  turn.prompt_logprobs = options.prompt_logprobs();
+  if (options.has_logprobs()) {
+    if (options.logprobs() > kMaxLogprobs) {
+      return Invalid("output.logprobs", options.logprobs(), " is not in [0, ",
+                     kMaxLogprobs, "]");
+    }
+    turn.logprobs = static_cast<int32_t>(options.logprobs());
+  }
+  return absl::OkStatus();
+}
+
+// The prompt, from text or ids; what neither of them is set to is empty.
+absl::StatusOr<std::vector<int32_t>> ToPrompt(const std::string* text,
+                                              const v1::TokenIds* ids,
+                                              bool allow_special,
+                                              const ServiceContext& context) {
+  std::vector<int32_t> prompt;
+  const char* field = text != nullptr ? "text" : "token_ids.ids";
+  if (text != nullptr) {
+    absl::StatusOr<std::vector<int32_t>> encoded =
+        context.tokenizer.Encode(*text, allow_special);
+    if (!encoded.ok()) return Invalid(field, encoded.status().message());
+    prompt = *std::move(encoded);
+  } else if (ids != nullptr) {
+    prompt.assign(ids->ids().begin(), ids->ids().end());
+    RETURN_IF_ERROR(ValidateTokenIds(prompt, field, context.model.vocab_size));
+  }
+  const int64_t tokens = static_cast<int64_t>(prompt.size());
+  if (tokens > context.options.max_prompt_tokens) {
+    context.metrics.CountRejected(RejectReason::kTooLarge);
+    return Invalid(field, tokens, " tokens are more than the server takes, ",
+                   context.options.max_prompt_tokens);
+  }
+  return prompt;
+}
+
+absl::Status CheckBuilt(const v1::GenerateRequest& request) {
+  if (request.has_messages()) {
+    return absl::UnimplementedError(
+        "messages: chat templates are not built yet; send text");
+  }
+  if (request.start_case() == v1::GenerateRequest::kPreset) {
+    return absl::UnimplementedError("preset: presets are not built yet");
+  }
+  if (request.start_case() == v1::GenerateRequest::kSnapshot) {
+    return absl::UnimplementedError(
+        "snapshot: states held by clients are not built yet");
+  }
+  return absl::OkStatus();
+}
+
+// What is about sessions and completions, and must fit together.
+absl::Status ApplyStart(const v1::GenerateRequest& request,
+                        const ServiceContext& context, TurnRequest& turn) {
+  if (request.start_case() == v1::GenerateRequest::kSessionId) {
+    RETURN_IF_ERROR(ValidateSessionId(request.session_id(), "session_id"));
+    turn.session = SessionKey{turn.tenant, request.session_id()};
+  } else if (request.has_expected_revision()) {
+    return Invalid("expected_revision", "needs a session_id");
+  } else if (request.create_session()) {
+    return Invalid("create_session", "needs a session_id");
+  }
+  if (request.has_expected_revision()) {
+    turn.acquire.expected_revision = request.expected_revision();
+  }
+  turn.acquire.create = request.create_session();
+  if (!v1::CommitPolicy_IsValid(request.commit())) {
+    return Invalid("commit", request.commit(), " is not a CommitPolicy");
+  }
+  if (!v1::OnCancel_IsValid(request.on_cancel())) {
+    return Invalid("on_cancel", request.on_cancel(), " is not an OnCancel");
+  }
+  turn.commit = request.commit() != v1::COMMIT_POLICY_NEVER;
+  turn.keep_on_cancel = request.on_cancel() != v1::ON_CANCEL_ROLL_BACK;
+
+  const uint32_t n = request.has_n() ? request.n() : 1;
+  const int64_t most =
+      std::min({int64_t{kMaxCompletions}, context.options.max_running,
+                context.sessions.num_slots()});
+  if (n < 1 || n > most) {
+    return Invalid("n", n, " is not in [1, ", most, "]");
+  }
+  if (n > 1 && turn.session.has_value() && turn.commit) {
+    return Invalid("n", n,
+                   " completions cannot all be the session's next turn; set "
+                   "commit to COMMIT_POLICY_NEVER");
+  }
+  turn.n = static_cast<int32_t>(n);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateTokenIds(std::span<const int32_t> ids,
+                              std::string_view field, int64_t vocab_size) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab_size) {
+      return Invalid(absl::StrCat(ToAbsl(field), "[", i, "]"), ids[i],
+                     " is not in [0, ", vocab_size, ")");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
+                                          const ServiceContext& context) {
+  RETURN_IF_ERROR(CheckBuilt(request));
+  TurnRequest turn;
+  if (request.request_id().size() > kMaxRequestIdBytes) {
+    return Invalid("request_id", request.request_id().size(),
+                   " bytes are more than ", kMaxRequestIdBytes);
+  }
+  turn.request_id = request.request_id();
+  turn.tenant = context.options.tenant;
+  RETURN_IF_ERROR(ApplyStart(request, context, turn));
+  ASSIGN_OR_RETURN(turn.sampling,
+                   ToSampling(request.sampling(), context.model.vocab_size));
+  RETURN_IF_ERROR(ApplyStopping(request.stopping(), context, turn));
+  RETURN_IF_ERROR(ApplyOutput(request.output(), turn));
+  // The text last: it is what takes time.
+  ASSIGN_OR_RETURN(
+      turn.prompt,
+      ToPrompt(request.has_text() ? &request.text() : nullptr,
+               request.has_token_ids() ? &request.token_ids() : nullptr,
+               request.allow_special_tokens(), context));
+  if (turn.prompt.empty() && !turn.session.has_value()) {
+    return Invalid(request.has_token_ids() ? "token_ids" : "text",
+                   "a request without a session needs at least one token");
+  }
+  return turn;
+}
+
+absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
+                                          const ServiceContext& context) {
+  TurnRequest turn;
+  turn.tenant = context.options.tenant;
+  RETURN_IF_ERROR(ValidateSessionId(request.session_id(), "session_id"));
+  turn.session = SessionKey{turn.tenant, request.session_id()};
+  if (request.has_expected_revision()) {
+    turn.acquire.expected_revision = request.expected_revision();
+  }
+  turn.acquire.create = request.create_session();
+  turn.max_new_tokens = 0;
+  turn.want_text = false;
+  ASSIGN_OR_RETURN(
+      turn.prompt,
+      ToPrompt(request.has_text() ? &request.text() : nullptr,
+               request.has_token_ids() ? &request.token_ids() : nullptr,
+               request.allow_special_tokens(), context));
+  if (turn.prompt.empty()) {
+    return Invalid(request.has_token_ids() ? "token_ids" : "text",
+                   "needs at least one token to append");
+  }
+  return turn;
+}
+
+}  // namespace reprise

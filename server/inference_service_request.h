@@ -1,0 +1,45 @@
+// From requests as they come to what the scheduler takes. Everything that can
+// be wrong with a request is found here, and named by its field's path.
+#ifndef SERVER_INFERENCE_SERVICE_REQUEST_H_
+#define SERVER_INFERENCE_SERVICE_REQUEST_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/inference.pb.h"
+#include "server/inference_service_context.h"
+
+namespace reprise {
+
+// The turn that a Generate call asks for, defaults filled in, text turned into
+// tokens (so it takes as long as the text is). `arrival_ns` is left 0.
+// InvalidArgument, naming the field, its value and its range; Unimplemented for
+// what is not built yet.
+absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
+                                          const ServiceContext& context);
+
+// Likewise for Append: a turn that only reads.
+absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
+                                          const ServiceContext& context);
+
+// InvalidArgument, naming the first id that is not in the vocabulary.
+absl::Status ValidateTokenIds(std::span<const int32_t> ids,
+                              std::string_view field, int64_t vocab_size);
+
+// What a client may ask for, beside what depends on the server's options.
+inline constexpr size_t kMaxRequestIdBytes = 128;
+inline constexpr int kMaxStopStrings = 16;
+inline constexpr size_t kMaxStopBytes = 256;
+inline constexpr int kMaxStopTokens = 64;
+inline constexpr uint32_t kMaxLogprobs = 20;
+inline constexpr uint32_t kMaxCompletions = 16;
+inline constexpr uint32_t kDefaultNewTokens = 16;
+
+}  // namespace reprise
+
+#endif  // SERVER_INFERENCE_SERVICE_REQUEST_H_

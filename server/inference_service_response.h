@@ -1,0 +1,38 @@
+// From the server's plain structs to the messages that are sent.
+#ifndef SERVER_INFERENCE_SERVICE_RESPONSE_H_
+#define SERVER_INFERENCE_SERVICE_RESPONSE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "engine/tokenizer.h"
+#include "proto/inference.pb.h"
+#include "server/inference_service_context.h"
+
+namespace reprise {
+
+// 16 hexadecimal digits.
+std::string FingerprintText(uint64_t fingerprint);
+
+v1::ResumeSource ToProto(ResumeSource source);
+v1::FinishReason ToProto(FinishReason reason);
+
+// The part of Started that is known from the request: its ids, the seed and the
+// parameters as used.
+v1::Started StartedOf(const TurnRequest& turn, const ModelInfo& model);
+
+// The events of a stream. Started keeps what StartedOf filled in.
+void Fill(const StartedEvent& event, const Tokenizer& tokenizer,
+          v1::Started& out);
+// Appends to `out` if it holds text already: deltas that waited together are
+// sent as one.
+void Append(const DeltaEvent& event, const Tokenizer& tokenizer,
+            v1::Delta& out);
+void Fill(const FinishedEvent& event, bool timings, v1::Finished& out);
+
+void Fill(const SessionInfo& info, v1::Session& out);
+void Fill(const ServiceContext& context, v1::Model& out);
+
+}  // namespace reprise
+
+#endif  // SERVER_INFERENCE_SERVICE_RESPONSE_H_

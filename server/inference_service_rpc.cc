@@ -1,0 +1,91 @@
+#include "server/inference_service_rpc.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace reprise {
+namespace {
+
+// When to come back after a limit was reached; a queue of a thousand requests
+// moves on by some in a second.
+constexpr const char* kRetryAfterMs = "1000";
+
+}  // namespace
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  constexpr size_t kMaxMessageBytes = 1024;
+  if (status.ok()) return grpc::Status::OK;
+  std::string message(status.message());
+  if (message.size() > kMaxMessageBytes) {
+    message.resize(kMaxMessageBytes - 3);
+    message += "...";
+  }
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      std::move(message));
+}
+
+RpcRecorder::RpcRecorder(ServiceContext& context, const RpcMethod& method)
+    : context_(&context),
+      method_(method),
+      arrival_ns_(context.clock.MonotonicNs()) {
+  context.metrics.RpcStarted(method.service, method.name, method.type);
+}
+
+void RpcRecorder::Handled(const absl::Status& status,
+                          grpc::ServerContextBase& rpc) const {
+  // gRPC's own header for this (proposal A6), understood by its clients. The
+  // message of google.rpc, RetryInfo, has no header in Debian's packages.
+  if (absl::IsResourceExhausted(status)) {
+    rpc.AddTrailingMetadata("grpc-retry-pushback-ms", kRetryAfterMs);
+  }
+  context_->metrics.RpcHandled(method_.service, method_.name, method_.type,
+                               status.code(), Seconds());
+}
+
+double RpcRecorder::Seconds() const {
+  return static_cast<double>(context_->clock.MonotonicNs() - arrival_ns_) *
+         1e-9;
+}
+
+grpc::ServerUnaryReactor* RunUnary(ServiceContext& context,
+                                   const RpcMethod& method,
+                                   grpc::CallbackServerContext* rpc,
+                                   std::function<absl::Status()> work) {
+  if (absl::Status entered = context.calls.Enter(); !entered.ok()) {
+    return FinishUnary(context, method, rpc, entered);
+  }
+  grpc::ServerUnaryReactor* reactor = rpc->DefaultReactor();
+  RpcRecorder recorder(context, method);
+  context.executor.Run([=, &context, work = std::move(work)] {
+    const absl::Status status = work();
+    recorder.Handled(status, *rpc);
+    context.calls.Leave();
+    reactor->Finish(ToGrpcStatus(status));
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* FinishUnary(ServiceContext& context,
+                                      const RpcMethod& method,
+                                      grpc::CallbackServerContext* rpc,
+                                      const absl::Status& status) {
+  RpcRecorder(context, method).Handled(status, *rpc);
+  grpc::ServerUnaryReactor* reactor = rpc->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+CancelCause CauseOfCancel(const grpc::CallbackServerContext& rpc,
+                          double seconds_since_arrival) {
+  // A client cancels at its own deadline, which may come before the server's:
+  // that one starts with the arrival and is rounded up on the wire, by at most
+  // a hundredth.
+  using Seconds = std::chrono::duration<double>;
+  const double left =
+      Seconds(rpc.deadline() - std::chrono::system_clock::now()).count();
+  const double slack = 0.02 + 0.02 * (seconds_since_arrival + left);
+  return left <= slack ? CancelCause::kDeadline : CancelCause::kClient;
+}
+
+}  // namespace reprise

@@ -1,0 +1,113 @@
+#include "server/inference_service_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/inference_service.h"
+
+namespace reprise {
+namespace {
+
+constexpr int kSecondMs = 1000;
+
+// A client that vanished without a word is found out by a ping, so that its
+// stream does not wait for the slow-reader time-out. Clients may ping as often
+// as common proxies and libraries are set to.
+void SetKeepalive(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60 * kSecondMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20 * kSecondMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10 * kSecondMs);
+}
+
+void SetLimits(grpc::ServerBuilder& builder, const ServerOptions& options) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
+  // Memory for what is in transit. Beyond it gRPC slows down reading; room for
+  // some of the largest requests at once keeps that from being the normal
+  // state.
+  constexpr int64_t kLeastBytes = int64_t{256} << 20;
+  grpc::ResourceQuota quota("reprise");
+  quota.Resize(static_cast<size_t>(
+      std::max(kLeastBytes, 16 * options.max_request_bytes)));
+  builder.SetResourceQuota(quota);
+  // Otherwise a second server on the same port would start and take half of
+  // the connections.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+}  // namespace
+
+struct RpcServer::Impl {
+  explicit Impl(ServiceContext& context)
+      : context(context),
+        inference(context),
+        sessions(context),
+        admin(context) {}
+
+  ServiceContext& context;
+  InferenceService inference;
+  SessionsService sessions;
+  AdminService admin;
+  int port = 0;
+  // Destroyed first: its calls use the services.
+  std::unique_ptr<grpc::Server> server;
+};
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    ServiceContext& context) {
+  auto impl = std::make_unique<Impl>(context);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetKeepalive(builder);
+  SetLimits(builder, context.options);
+  builder.AddListeningPort(context.options.listen,
+                           grpc::InsecureServerCredentials(), &impl->port);
+  builder.RegisterService(&impl->inference);
+  builder.RegisterService(&impl->sessions);
+  builder.RegisterService(&impl->admin);
+  impl->server = builder.BuildAndStart();
+  if (impl->server == nullptr || impl->port == 0) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", context.options.listen,
+        ": the port is taken or the address is not this machine's"));
+  }
+  // "" is the whole server, SERVING by default.
+  grpc::HealthCheckServiceInterface* health =
+      impl->server->GetHealthCheckService();
+  health->SetServingStatus("reprise.v1.Inference", true);
+  health->SetServingStatus("reprise.v1.Sessions", true);
+  return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
+}
+
+RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+RpcServer::~RpcServer() { Shutdown(/*grace_ms=*/0); }
+
+int RpcServer::port() const { return impl_->port; }
+
+void RpcServer::StopServing() {
+  impl_->server->GetHealthCheckService()->Shutdown();
+}
+
+void RpcServer::CancelTurns() {
+  impl_->context.calls.CancelTurns(CancelCause::kShutdown);
+}
+
+void RpcServer::Shutdown(int64_t grace_ms) {
+  if (impl_->server == nullptr) return;
+  impl_->server->Shutdown(std::chrono::system_clock::now() +
+                          std::chrono::milliseconds(grace_ms));
+  impl_->server->Wait();
+  impl_->server.reset();
+}
+
+}  // namespace reprise

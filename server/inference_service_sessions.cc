@@ -1,0 +1,223 @@
+// The Sessions service. The session manager does the work, on the executor.
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "server/inference_service.h"
+#include "server/inference_service_append.h"
+#include "server/inference_service_response.h"
+#include "server/inference_service_rpc.h"
+
+namespace reprise {
+namespace {
+
+constexpr uint32_t kDefaultPage = 100;
+constexpr uint32_t kMaxPage = 1000;
+// A hundred years: far from where milliseconds since 1970 overflow.
+constexpr uint64_t kMaxTtlMs = uint64_t{100} * 365 * 24 * 3'600'000;
+
+constexpr RpcMethod Method(const char* name, const char* type = "unary") {
+  return {"reprise.v1.Sessions", name, type};
+}
+
+// 16 random bytes in hexadecimal.
+std::string DrawSessionId() {
+  std::random_device device;
+  std::string id;
+  for (int i = 0; i < 2; ++i) {
+    id += FingerprintText((static_cast<uint64_t>(device()) << 32) | device());
+  }
+  return id;
+}
+
+absl::Status ValidateTtl(uint64_t ttl_ms, uint64_t least) {
+  if (ttl_ms >= least && ttl_ms <= kMaxTtlMs) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "ttl_ms: ", ttl_ms, " is not in [", least, ", ", kMaxTtlMs, "]"));
+}
+
+// Fills the response of a call that answers with a session.
+absl::Status Answer(const absl::StatusOr<SessionInfo>& info,
+                    v1::Session& response) {
+  if (info.ok()) Fill(*info, response);
+  return info.status();
+}
+
+}  // namespace
+
+SessionKey SessionsService::Key(const std::string& id) const {
+  return {context_.options.tenant, id};
+}
+
+grpc::ServerUnaryReactor* SessionsService::Create(
+    grpc::CallbackServerContext* rpc, const v1::CreateSessionRequest* request,
+    v1::Session* response) {
+  return RunUnary(context_, Method("Create"), rpc, [=, this]() -> absl::Status {
+    const std::string id = request->has_id() ? request->id() : DrawSessionId();
+    RETURN_IF_ERROR(ValidateSessionId(id, "id"));
+    if (request->has_ttl_ms()) {
+      RETURN_IF_ERROR(ValidateTtl(request->ttl_ms(), /*least=*/1));
+    }
+    return Answer(context_.sessions.CreateSession(
+                      Key(id), static_cast<int64_t>(request->ttl_ms())),
+                  *response);
+  });
+}
+
+grpc::ServerUnaryReactor* SessionsService::Get(
+    grpc::CallbackServerContext* rpc, const v1::GetSessionRequest* request,
+    v1::Session* response) {
+  return RunUnary(context_, Method("Get"), rpc, [=, this]() -> absl::Status {
+    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+    return Answer(context_.sessions.Get(Key(request->id())), *response);
+  });
+}
+
+grpc::ServerUnaryReactor* SessionsService::List(
+    grpc::CallbackServerContext* rpc, const v1::ListSessionsRequest* request,
+    v1::ListSessionsResponse* response) {
+  return RunUnary(context_, Method("List"), rpc, [=, this]() -> absl::Status {
+    const uint32_t size =
+        request->has_page_size() ? request->page_size() : kDefaultPage;
+    if (size < 1 || size > kMaxPage) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("page_size: ", size, " is not in [1, ", kMaxPage, "]"));
+    }
+    if (!request->page_token().empty()) {
+      RETURN_IF_ERROR(ValidateSessionId(request->page_token(), "page_token"));
+    }
+    // One more than asked for tells whether there is another page. A page's
+    // token is its last id.
+    ASSIGN_OR_RETURN(const std::vector<SessionInfo> sessions,
+                     context_.sessions.List(context_.options.tenant,
+                                            request->page_token(), size + 1));
+    for (const SessionInfo& info : sessions) {
+      if (response->sessions_size() == static_cast<int>(size)) {
+        response->set_next_page_token(response->sessions().rbegin()->id());
+        break;
+      }
+      Fill(info, *response->add_sessions());
+    }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* SessionsService::Append(
+    grpc::CallbackServerContext* rpc, const v1::AppendRequest* request,
+    v1::AppendResponse* response) {
+  return AppendCall::Start(context_, rpc, request, response);
+}
+
+grpc::ServerUnaryReactor* SessionsService::Suspend(
+    grpc::CallbackServerContext* rpc, const v1::SuspendSessionRequest* request,
+    v1::Session* response) {
+  return RunUnary(
+      context_, Method("Suspend"), rpc, [=, this]() -> absl::Status {
+        RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+        return Answer(context_.sessions.Suspend(Key(request->id())), *response);
+      });
+}
+
+grpc::ServerUnaryReactor* SessionsService::Resume(
+    grpc::CallbackServerContext* rpc, const v1::ResumeSessionRequest* request,
+    v1::ResumeSessionResponse* response) {
+  return RunUnary(context_, Method("Resume"), rpc, [=, this]() -> absl::Status {
+    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+    {
+      // Given back unchanged, it stays in its slot.
+      ASSIGN_OR_RETURN(
+          const SessionLease lease,
+          context_.sessions.Acquire(Key(request->id()), /*options=*/{}));
+      response->set_resumed_from(ToProto(lease.source()));
+      response->set_resume_us(static_cast<uint64_t>(lease.resume_us()));
+    }
+    return Answer(context_.sessions.Get(Key(request->id())),
+                  *response->mutable_session());
+  });
+}
+
+grpc::ServerUnaryReactor* SessionsService::Fork(
+    grpc::CallbackServerContext* rpc, const v1::ForkSessionRequest* request,
+    v1::Session* response) {
+  return RunUnary(context_, Method("Fork"), rpc, [=, this]() -> absl::Status {
+    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+    const std::string to =
+        request->has_new_id() ? request->new_id() : DrawSessionId();
+    RETURN_IF_ERROR(ValidateSessionId(to, "new_id"));
+    std::optional<uint64_t> expected;
+    if (request->has_expected_revision()) {
+      expected = request->expected_revision();
+    }
+    return Answer(context_.sessions.Fork(Key(request->id()), Key(to), expected),
+                  *response);
+  });
+}
+
+grpc::ServerUnaryReactor* SessionsService::Delete(
+    grpc::CallbackServerContext* rpc, const v1::DeleteSessionRequest* request,
+    v1::DeleteSessionResponse*) {
+  return RunUnary(context_, Method("Delete"), rpc, [=, this]() -> absl::Status {
+    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+    return context_.sessions.Delete(Key(request->id()));
+  });
+}
+
+grpc::ServerUnaryReactor* SessionsService::Touch(
+    grpc::CallbackServerContext* rpc, const v1::TouchSessionRequest* request,
+    v1::Session* response) {
+  return RunUnary(context_, Method("Touch"), rpc, [=, this]() -> absl::Status {
+    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+    std::optional<int64_t> ttl_ms;
+    if (request->has_ttl_ms()) {
+      RETURN_IF_ERROR(ValidateTtl(request->ttl_ms(), /*least=*/0));
+      ttl_ms = static_cast<int64_t>(request->ttl_ms());
+    }
+    return Answer(context_.sessions.Touch(Key(request->id()), ttl_ms),
+                  *response);
+  });
+}
+
+// ---- Not built yet ----------------------------------------------------------
+
+grpc::ServerUnaryReactor* SessionsService::Rewind(
+    grpc::CallbackServerContext* rpc, const v1::RewindSessionRequest*,
+    v1::Session*) {
+  return FinishUnary(context_, Method("Rewind"), rpc,
+                     absl::UnimplementedError(
+                         "Rewind is not built yet; fork a session before the "
+                         "turn that may have to be taken back"));
+}
+
+grpc::ServerWriteReactor<v1::SnapshotChunk>* SessionsService::Export(
+    grpc::CallbackServerContext* rpc, const v1::ExportSessionRequest*) {
+  return new RefusedWriter<v1::SnapshotChunk>(
+      context_, Method("Export", "server_stream"), rpc,
+      absl::UnimplementedError("Export is not built yet"));
+}
+
+grpc::ServerReadReactor<v1::SnapshotChunk>* SessionsService::Import(
+    grpc::CallbackServerContext* rpc, v1::Session*) {
+  class Refused final : public grpc::ServerReadReactor<v1::SnapshotChunk> {
+   public:
+    void OnDone() override { delete this; }
+  };
+  const absl::Status status =
+      absl::UnimplementedError("Import is not built yet");
+  RpcRecorder(context_, Method("Import", "client_stream"))
+      .Handled(status, *rpc);
+  auto* reactor = new Refused();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SessionsService::ListPresets(
+    grpc::CallbackServerContext* rpc, const v1::ListPresetsRequest*,
+    v1::ListPresetsResponse*) {
+  return FinishUnary(context_, Method("ListPresets"), rpc,
+                     absl::UnimplementedError("presets are not built yet"));
+}
+
+}  // namespace reprise

@@ -1,0 +1,402 @@
+// reprise-server: puts the parts together, waits for a signal, drains, and
+// takes them apart in the opposite order.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/mutex.h"
+#include "engine/base/status_macros.h"
+#include "engine/engine.h"
+#include "engine/kernels/state_kernels.h"
+#include "engine/tokenizer.h"
+#include "server/engine_thread.h"
+#include "server/executor.h"
+#include "server/inference_service_context.h"
+#include "server/inference_service_server.h"
+#include "server/metrics.h"
+#include "server/option_values.h"
+#include "server/options.h"
+#include "server/scheduler.h"
+#include "server/session_manager.h"
+#include "server/signal_watcher.h"
+#include "server/store/snapshot_store.h"
+
+namespace reprise {
+namespace {
+
+// Threads for the store and for text. More than a few would only compete with
+// the engine for the cores.
+constexpr int kExecutorThreads = 4;
+
+// Calls SessionManager::Sweep every second on a thread of its own.
+class Sweeper {
+ public:
+  explicit Sweeper(SessionManager& sessions)
+      : thread_([this, &sessions] { Work(sessions); }) {}
+  ~Sweeper() {
+    {
+      MutexLock lock(mu_);
+      stopping_ = true;
+      stop_.NotifyAll();
+    }
+    thread_.join();
+  }
+
+ private:
+  void Work(SessionManager& sessions) {
+    mu_.Lock();
+    while (!stopping_) {
+      stop_.WaitFor(mu_, /*timeout_ms=*/1000);
+      if (stopping_) break;
+      mu_.Unlock();
+      sessions.Sweep();
+      mu_.Lock();
+    }
+    mu_.Unlock();
+  }
+
+  Mutex mu_;
+  CondVar stop_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+int64_t RoundUpToTile(int64_t rows) {
+  return (rows + kTileRows - 1) / kTileRows * kTileRows;
+}
+
+// The same status with what to do about it.
+absl::Status WithAdvice(const absl::Status& status, const char* advice) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), "; ", advice));
+}
+
+// Everything that a running server is made of.
+class Server {
+ public:
+  explicit Server(const ServerOptions& options)
+      : options_(options), metrics_(ModelName(options.model_dir)) {}
+  ~Server() { TakeApart(); }
+
+  // Unavailable, InvalidArgument and so on with a message that says what to
+  // do; Cancelled if a signal came before the end.
+  absl::Status Start(SignalWatcher& signals);
+  // Ends streams as well as time allows, suspends every session.
+  void Drain();
+
+ private:
+  static std::string ModelName(const std::string& dir) {
+    const std::filesystem::path path(dir);
+    return (path.has_filename() ? path : path.parent_path())
+        .filename()
+        .string();
+  }
+
+  absl::Status OpenTheStore();
+  absl::Status LoadModel(SignalWatcher& signals);
+  absl::Status MakeSessions();
+  absl::Status Listen();
+  absl::Status WritePortFile() const;
+  bool WaitUntilIdle(int64_t timeout_ms);
+  void TakeApart();
+
+  ServerOptions options_;
+  Metrics metrics_;
+  int metrics_port_ = 0;
+  const Clock& clock_ = Clock::Real();
+  std::unique_ptr<SnapshotStore> store_;
+  std::unique_ptr<EngineThread> engine_thread_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  ModelInfo model_;  // the engine's, and the tokenizer's fingerprint
+  std::unique_ptr<SessionManager> sessions_;
+  std::unique_ptr<Sweeper> sweeper_;
+  std::unique_ptr<ThreadPool> executor_;
+  std::unique_ptr<ThreadPool> delivery_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<ServiceContext> context_;
+  std::unique_ptr<RpcServer> rpc_;
+};
+
+absl::Status Server::Start(SignalWatcher& signals) {
+  LogInfo("starting", {{"version", REPRISE_VERSION},
+                       {"pid", getpid()},
+                       {"model", options_.model_dir},
+                       {"threads", options_.threads}});
+  // What can be wrong quickly comes before the model, which may take minutes.
+  RETURN_IF_ERROR(
+      WithAdvice(metrics_.Listen(options_.metrics_listen, &metrics_port_),
+                 "choose another with --metrics-listen"));
+  RETURN_IF_ERROR(OpenTheStore());
+  RETURN_IF_ERROR(LoadModel(signals));
+  RETURN_IF_ERROR(MakeSessions());
+  RETURN_IF_ERROR(Listen());
+  return WritePortFile();
+}
+
+absl::Status Server::OpenTheStore() {
+  absl::StatusOr<std::unique_ptr<SnapshotStore>> store =
+      OpenStore(options_.store_uri);
+  if (!store.ok()) {
+    return WithAdvice(store.status(),
+                      "is another reprise-server using it? End that one, or "
+                      "give this one another --store");
+  }
+  store_ = *std::move(store);
+  LogInfo("store open", {{"store", options_.store_uri}});
+  return absl::OkStatus();
+}
+
+absl::Status Server::LoadModel(SignalWatcher& signals) {
+  const int64_t start_ns = clock_.MonotonicNs();
+  const auto seconds = [&] {
+    return static_cast<double>(clock_.MonotonicNs() - start_ns) * 1e-9;
+  };
+  EngineOptions engine_options;
+  engine_options.model_dir = options_.model_dir;
+  engine_options.weights = options_.weights;
+  engine_options.max_rows =
+      RoundUpToTile(options_.prefill_rows + options_.max_running);
+  engine_thread_ = std::make_unique<EngineThread>(
+      static_cast<int>(options_.threads),
+      [engine_options] { return LoadEngine(engine_options); });
+  while (!engine_thread_->WaitFor(/*timeout_ms=*/2000)) {
+    if (signals.WaitFor(0)) return absl::CancelledError("a signal came");
+    LogInfo("loading the model", {{"seconds", seconds()}});
+  }
+  absl::StatusOr<std::unique_ptr<Engine>> engine = engine_thread_->Take();
+  constexpr const char* kAdvice =
+      "--model names a folder with config.json, model.safetensors and "
+      "tokenizer.json";
+  if (!engine.ok()) return WithAdvice(engine.status(), kAdvice);
+  engine_ = *std::move(engine);
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
+      LoadTokenizer(options_.model_dir, engine_->info().vocab_size);
+  if (!tokenizer.ok()) return WithAdvice(tokenizer.status(), kAdvice);
+  tokenizer_ = *std::move(tokenizer);
+
+  model_ = engine_->info();
+  model_.fingerprints.tokenizer = tokenizer_->fingerprint();
+  metrics_.SetModel(model_, seconds());
+  LogInfo("model loaded", {{"model", model_.name},
+                           {"family", model_.family},
+                           {"description", model_.description},
+                           {"parameters", model_.num_parameters},
+                           {"weights", WeightTypeName(model_.weight_type)},
+                           {"weight_bytes", model_.weight_bytes},
+                           {"state_bytes", model_.state_bytes},
+                           {"cpu_isa", model_.cpu_isa},
+                           {"exact", model_.exact},
+                           {"seconds", seconds()}});
+  if (!model_.exact) {
+    LogWarning(
+        "on this CPU the last bits of a result depend on what else is computed "
+        "in the same step: equal seeds may give unequal texts",
+        {{"cpu_isa", model_.cpu_isa}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Server::MakeSessions() {
+  SessionManagerOptions manager;
+  ASSIGN_OR_RETURN(manager.num_slots,
+                   ResolveSlots(options_, engine_->layout().slot_bytes()));
+  // A sequence that runs has a slot.
+  options_.max_running = std::min(options_.max_running, manager.num_slots);
+  manager.memory_tier_bytes = options_.memory_tier_bytes;
+  manager.idle_timeout_ms = options_.idle_timeout_ms;
+  manager.max_sessions = options_.max_sessions;
+  absl::StatusOr<std::unique_ptr<SessionManager>> sessions =
+      SessionManager::Create(model_.fingerprints, engine_->layout(),
+                             model_.vocab_size, *store_, metrics_, clock_,
+                             manager);
+  if (!sessions.ok()) {
+    return WithAdvice(sessions.status(),
+                      "lower --slots or --slot-memory if memory is short");
+  }
+  sessions_ = *std::move(sessions);
+  sweeper_ = std::make_unique<Sweeper>(*sessions_);
+  return absl::OkStatus();
+}
+
+absl::Status Server::Listen() {
+  executor_ = std::make_unique<ThreadPool>(kExecutorThreads);
+  delivery_ = std::make_unique<ThreadPool>(1);
+  SchedulerOptions scheduling;
+  scheduling.max_running = options_.max_running;
+  scheduling.prefill_rows = options_.prefill_rows;
+  scheduling.max_queued = options_.max_queued;
+  scheduling.max_queued_tokens = options_.max_queued_tokens;
+  scheduling.queue_timeout_ms = options_.queue_timeout_ms;
+  scheduling.slow_reader_timeout_ms = options_.slow_reader_timeout_ms;
+  scheduler_ =
+      std::make_unique<Scheduler>(*engine_, *tokenizer_, *sessions_, *executor_,
+                                  metrics_, clock_, scheduling);
+  engine_thread_->Run([this] { scheduler_->Run(); });
+  context_.reset(new ServiceContext{.scheduler = *scheduler_,
+                                    .sessions = *sessions_,
+                                    .tokenizer = *tokenizer_,
+                                    .model = model_,
+                                    .executor = *executor_,
+                                    .delivery = *delivery_,
+                                    .metrics = metrics_,
+                                    .clock = clock_,
+                                    .options = options_});
+  absl::StatusOr<std::unique_ptr<RpcServer>> rpc = RpcServer::Start(*context_);
+  if (!rpc.ok()) {
+    return WithAdvice(rpc.status(), "choose another with --listen");
+  }
+  rpc_ = *std::move(rpc);
+  const auto with_port = [](const std::string& address, int port) {
+    return absl::StrCat(ParseHostPort(address)->host, ":", port);
+  };
+  LogInfo("ready",
+          {{"grpc", with_port(options_.listen, rpc_->port())},
+           {"metrics", with_port(options_.metrics_listen, metrics_port_)},
+           {"slots", sessions_->num_slots()},
+           {"max_running", options_.max_running}});
+  return absl::OkStatus();
+}
+
+// Renamed into place, so that whoever waits for the file finds it whole.
+absl::Status Server::WritePortFile() const {
+  if (options_.port_file.empty()) return absl::OkStatus();
+  const std::string draft = options_.port_file + ".new";
+  std::ofstream out(draft);
+  out << "grpc " << rpc_->port() << "\nmetrics " << metrics_port_ << "\n";
+  out.close();
+  std::error_code error;
+  if (out) std::filesystem::rename(draft, options_.port_file, error);
+  if (out && !error) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("--port-file: cannot write ", options_.port_file));
+}
+
+bool Server::WaitUntilIdle(int64_t timeout_ms) {
+  const int64_t end_ns = clock_.MonotonicNs() + timeout_ms * 1'000'000;
+  while (!scheduler_->idle() || context_->calls.open() > 0) {
+    if (clock_.MonotonicNs() >= end_ns) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+void Server::Drain() {
+  LogInfo("draining", {{"open_calls", context_->calls.open()},
+                       {"timeout_ms", options_.drain_timeout_ms}});
+  rpc_->StopServing();
+  scheduler_->BeginDrain();
+  if (!WaitUntilIdle(options_.drain_timeout_ms)) {
+    // A turn that is cancelled commits what was streamed, if it may; that takes
+    // a step and a write to the store.
+    constexpr int64_t kCommitMs = 5000;
+    LogWarning("drain timeout: ending the streams that still run",
+               {{"open_calls", context_->calls.open()}});
+    rpc_->CancelTurns();
+    WaitUntilIdle(kCommitMs);
+  }
+  // What is left are calls of clients that do not read, and streams that have
+  // no end of their own (health watchers).
+  rpc_->Shutdown(/*grace_ms=*/200);
+  TakeApart();
+  LogInfo("drained");
+}
+
+// In the order of the data: calls, steps, tasks, then what they use.
+void Server::TakeApart() {
+  rpc_.reset();
+  if (scheduler_ != nullptr) scheduler_->Stop();
+  engine_thread_.reset();
+  executor_.reset();
+  delivery_.reset();
+  context_.reset();
+  scheduler_.reset();
+  sweeper_.reset();
+  if (sessions_ != nullptr) sessions_->SuspendAll();
+  sessions_.reset();
+  store_.reset();
+}
+
+std::string BinaryPath() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+// libgomp reads its variables when it is loaded, before main, and its default
+// is a busy wait that costs a whole slice of the scheduler at every barrier
+// once anything else runs (180 ms at the 99th percentile of a step). So set a
+// bounded spin and start again, once, unless the user has chosen already.
+void RestartWithBoundedSpin(char** argv) {
+  constexpr const char* kGuard = "REPRISE_RESTARTED";
+  if (std::getenv(kGuard) != nullptr) {
+    unsetenv(kGuard);
+    return;
+  }
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr ||
+      std::getenv("OMP_WAIT_POLICY") != nullptr) {
+    return;
+  }
+  const std::string path = BinaryPath();
+  setenv("GOMP_SPINCOUNT", "2000", /*overwrite=*/1);
+  setenv(kGuard, "1", /*overwrite=*/1);
+  execv(path.c_str(), argv);
+  unsetenv(kGuard);  // no restart: slower, but right
+}
+
+int Main(int argc, char** argv) {
+  const Environment environment = [](const std::string& name) {
+    return std::getenv(name.c_str());
+  };
+  auto parsed = ParseCommandLine(
+      std::vector<std::string>(argv + 1, argv + argc), environment);
+  if (const auto* exit = std::get_if<ExitRequest>(&parsed)) {
+    std::fputs(exit->text.c_str(), exit->code == 0 ? stdout : stderr);
+    return exit->code;
+  }
+  ServerOptions options = std::get<ServerOptions>(parsed);
+  SetLogLevel(options.log_level);
+  SetLogFormat(options.log_format);
+  signal(SIGPIPE, SIG_IGN);  // a reader of our log may go away
+  SignalWatcher signals;
+
+  const std::filesystem::path binary(BinaryPath());
+  absl::Status status =
+      ResolveDefaults(binary.parent_path().string(), environment, options);
+  if (status.ok()) {
+    Server server(options);
+    status = server.Start(signals);
+    if (status.ok()) {
+      signals.Wait();
+      server.Drain();
+      return 0;
+    }
+  }
+  LogError("cannot start", {{"reason", FromAbsl(status.message())}});
+  return 1;
+}
+
+}  // namespace
+}  // namespace reprise
+
+int main(int argc, char** argv) {
+  reprise::RestartWithBoundedSpin(argv);
+  return reprise::Main(argc, argv);
+}
