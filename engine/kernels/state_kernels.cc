@@ -72,8 +72,9 @@ HWY_INLINE void ForColumns(size_t n, Body body) {
     for (; c + 2 * lanes <= n; c += 2 * lanes) body(d, Int<2>(), c);
   }
   for (; c + lanes <= n; c += lanes) body(d, Int<1>(), c);
-  const hn::CappedTag<float, 4> d4;
-  for (; c + 4 <= n; c += 4) body(d4, Int<4 / hn::MaxLanes(d4)>(), c);
+  using D4 = hn::CappedTag<float, 4>;
+  using VecsOf4 = Int<4 / hn::MaxLanes(D4())>;
+  for (; c + 4 <= n; c += 4) body(D4(), VecsOf4(), c);
   for (; c < n; ++c) body(hn::CappedTag<float, 1>(), Int<1>(), c);
 }
 
