@@ -32,17 +32,17 @@ struct LinearAttentionArgs {
   int64_t k_stride = 0;
   int64_t v_stride = 0;
   int64_t o_stride = 0;
-  int64_t rows = 0;       // 1..kTileRows
-  int64_t first_head = 0; // the heads [first_head, last_head) are computed
+  int64_t rows = 0;        // 1..kTileRows
+  int64_t first_head = 0;  // the heads [first_head, last_head) are computed
   int64_t last_head = 0;
   int64_t heads_per_kv = 1;
-  int64_t key_dim = 0;    // 1..kMaxKeyDim
+  int64_t key_dim = 0;  // 1..kMaxKeyDim
   int64_t value_dim = 0;
   float scale = 1;
-  bool normalize = false; // divide by (scale q . z + epsilon)
+  bool normalize = false;  // divide by (scale q . z + epsilon)
   float epsilon = 0;
-  float* s = nullptr;     // [heads, key_dim, value_dim], updated
-  float* z = nullptr;     // [heads, key_dim], updated; null unless normalize
+  float* s = nullptr;  // [heads, key_dim, value_dim], updated
+  float* z = nullptr;  // [heads, key_dim], updated; null unless normalize
 };
 
 // Largest feature dimension the kernels take (their scratch is on the stack).
