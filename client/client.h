@@ -1,0 +1,110 @@
+// Calls a Reprise server over gRPC. No exceptions; every error is an
+// absl::Status with gRPC's code and the server's text.
+//
+//   ASSIGN_OR_RETURN(auto client, Client::Connect({.address = "host:8980"}));
+//   v1::GenerateRequest request;
+//   request.set_text("In the beginning");
+//   RETURN_IF_ERROR(client->Generate(
+//       request, [](const v1::GenerateResponse& message) {
+//         std::cout << message.delta().text();
+//         return true;  // go on
+//       }));
+#ifndef CLIENT_CLIENT_H_
+#define CLIENT_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "proto/inference.pb.h"
+
+namespace grpc {
+class ClientContext;
+}
+
+namespace reprise {
+
+// Ends a call from another thread. Thread-safe. Serves one call at a time; once
+// cancelled, it stays so and the next calls with it end at once.
+class Cancellation {
+ public:
+  void Cancel();
+  bool cancelled() const;
+
+ private:
+  friend class CancellationScope;
+  mutable Mutex mu_;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  // The running call, if there is one.
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;
+};
+
+struct ClientOptions {
+  std::string address = "127.0.0.1:8980";  // HOST:PORT, or any gRPC target
+  // How long Connect waits for a server that does not say no.
+  int64_t connect_timeout_ms = 5'000;
+  // For every call but Generate, Append and the ones that move a state; 0 =
+  // none.
+  int64_t call_timeout_ms = 30'000;
+};
+
+// Thread-safe; calls block until the server has answered.
+//
+// Every call can return what the server returns, Unavailable if the server went
+// away, and DeadlineExceeded.
+class Client {
+ public:
+  // Waits until the connection stands. Unavailable, with a text for the user
+  // that names the address, if nobody listens there or nothing answers in time.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(
+      const ClientOptions& options);
+  ~Client();
+
+  // Called for each message of a stream; false ends the call.
+  using OnMessage = absl::FunctionRef<bool(const v1::GenerateResponse&)>;
+
+  // Streams one completion and returns its end. Cancelled if `on_message`
+  // returned false or `cancellation`, which may be null, was cancelled: the
+  // server then keeps or drops what was streamed, as the request says.
+  absl::Status Generate(const v1::GenerateRequest& request,
+                        OnMessage on_message,
+                        Cancellation* cancellation = nullptr);
+
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(
+      const v1::TokenizeRequest& request);
+  absl::StatusOr<v1::DetokenizeResponse> Detokenize(
+      const v1::DetokenizeRequest& request);
+  absl::StatusOr<v1::Model> GetModel();
+
+  absl::StatusOr<v1::Session> CreateSession(
+      const v1::CreateSessionRequest& request);
+  absl::StatusOr<v1::Session> GetSession(const std::string& id);
+  // One page.
+  absl::StatusOr<v1::ListSessionsResponse> ListSessions(
+      const v1::ListSessionsRequest& request);
+  absl::StatusOr<v1::AppendResponse> Append(const v1::AppendRequest& request);
+  absl::StatusOr<v1::Session> SuspendSession(const std::string& id);
+  absl::StatusOr<v1::ResumeSessionResponse> ResumeSession(
+      const std::string& id);
+  absl::StatusOr<v1::Session> ForkSession(
+      const v1::ForkSessionRequest& request);
+  absl::Status DeleteSession(const std::string& id);
+  absl::StatusOr<v1::Session> TouchSession(
+      const v1::TouchSessionRequest& request);
+
+ private:
+  struct Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace reprise
+
+#endif  // CLIENT_CLIENT_H_

@@ -1,0 +1,196 @@
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "client/commands.h"
+#include "client/format.h"
+#include "client/input.h"
+#include "client/turn.h"
+#include "engine/base/status_macros.h"
+
+namespace reprise {
+namespace {
+
+constexpr uint32_t kDefaultMaxTokens = 200;  // the help of --max-tokens says so
+
+constexpr char kHelp[] =
+    "/session      what the server says of this session\n"
+    "/suspend      puts the session away in the store; the next line resumes "
+    "it\n"
+    "/fork [NAME]  goes on in a copy of this session\n"
+    "/quit         leaves, as Ctrl-D does; the session stays on the server\n"
+    "/help         this list\n"
+    "A line that begins with // is sent with one / less.";
+
+std::string DrawSessionId() {
+  std::random_device random;
+  std::array<char, 32> id;
+  std::snprintf(id.data(), id.size(), "chat-%08x", random());
+  return id.data();
+}
+
+// A conversation until the input ends.
+class Chat {
+ public:
+  Chat(const CommandLine& line, const CommandContext& context)
+      : line_(line), context_(context), request_(line.request) {
+    if (!request_.has_session_id()) request_.set_session_id(DrawSessionId());
+    request_.set_create_session(true);
+    if (!request_.stopping().has_max_new_tokens()) {
+      request_.mutable_stopping()->set_max_new_tokens(kDefaultMaxTokens);
+    }
+  }
+
+  absl::StatusOr<int> Run() {
+    Greet();
+    LineReader reader(context_.in_fd, context_.interrupts.prompt_fd());
+    while (!leaving_) {
+      ASSIGN_OR_RETURN(const InputLine input, Read(reader));
+      if (input.kind == InputLine::Kind::kEnd) break;
+      if (input.kind == InputLine::Kind::kInterrupted) {
+        context_.terminal.Note("\nCtrl-D or /quit leaves");
+        continue;
+      }
+      const absl::Status status = Obey(input.text);
+      if (context_.terminal.out_closed()) break;
+      RETURN_IF_ERROR(context_.terminal.status());
+      if (interrupted_) return kInterruptedExitCode;
+      // At a terminal one bad turn is no reason to leave, unless the server is
+      // gone.
+      if (!context_.in_is_terminal || absl::IsUnavailable(status)) {
+        RETURN_IF_ERROR(status);
+      } else if (!status.ok()) {
+        ReportError(status, line_.json, context_.terminal);
+      }
+    }
+    SayGoodbye();
+    return 0;
+  }
+
+ private:
+  bool talkative() const { return context_.in_is_terminal && !line_.json; }
+  const std::string& session() const { return request_.session_id(); }
+
+  void Greet() {
+    if (!talkative()) return;
+    context_.terminal.Note("session " + session() +
+                           "; /help lists the commands, Ctrl-D leaves");
+  }
+
+  void SayGoodbye() {
+    if (!talkative()) return;
+    if (!leaving_) context_.terminal.Note("");  // after the ^D
+    context_.terminal.Note("go on later with: reprise chat --session=" +
+                           session());
+  }
+
+  absl::StatusOr<InputLine> Read(LineReader& reader) {
+    if (!context_.in_is_terminal) return reader.Next();
+    context_.interrupts.WatchPrompt(true);
+    context_.terminal.Prompt("> ");
+    absl::StatusOr<InputLine> input = reader.Next();
+    context_.interrupts.WatchPrompt(false);
+    context_.interrupts.ClearPrompt();
+    return input;
+  }
+
+  absl::Status Obey(const std::string& input) {
+    if (input.starts_with("//")) return Say(input.substr(1));
+    if (!input.starts_with("/")) return Say(input);
+    const size_t space = input.find(' ');
+    const std::string command = input.substr(0, space);
+    const std::string argument =
+        space == std::string::npos ? "" : input.substr(space + 1);
+    if (command == "/quit" || command == "/exit") {
+      leaving_ = true;
+      return absl::OkStatus();
+    }
+    if (command == "/help") {
+      context_.terminal.Note(kHelp);
+      return absl::OkStatus();
+    }
+    if (command == "/session") return RunOnSession(Command::kSessionsShow);
+    if (command == "/suspend") return RunOnSession(Command::kSessionsSuspend);
+    if (command == "/fork") return Fork(argument);
+    return absl::InvalidArgumentError("no such command: " + command +
+                                      "; /help lists them");
+  }
+
+  // The same as `reprise sessions ...` for this session.
+  absl::Status RunOnSession(Command command) {
+    CommandLine line;
+    line.command = command;
+    line.json = line_.json;
+    line.ids = {session()};
+    return RunSessions(line, context_);
+  }
+
+  absl::Status Fork(const std::string& name) {
+    v1::ForkSessionRequest request;
+    request.set_id(session());
+    if (!name.empty()) request.set_new_id(name);
+    ASSIGN_OR_RETURN(const v1::Session fork,
+                     context_.client.ForkSession(request));
+    context_.terminal.Note("this is session " + fork.id() + " now, a fork of " +
+                           session());
+    request_.set_session_id(fork.id());
+    return absl::OkStatus();
+  }
+
+  // A model without a chat template continues a text, so the line is sent as
+  // one.
+  absl::Status Say(const std::string& text) {
+    RETURN_IF_ERROR(CheckUtf8(text));
+    request_.set_text(text + "\n");
+    TurnResult result =
+        RunTurn(context_.client, request_,
+                line_.json ? TurnFormat::kJson : TurnFormat::kText,
+                context_.terminal, &context_.interrupts);
+    if (!line_.json) context_.terminal.EndLine();
+    if (line_.verbose || (context_.terminal.interactive() && !line_.json)) {
+      context_.terminal.Note(SummariseTurn(result));
+    }
+    if (result.interrupted) {
+      interrupted_ = !context_.in_is_terminal;
+      return interrupted_ ? absl::OkStatus() : WaitForTurnEnd();
+    }
+    return result.status;
+  }
+
+  // After an interrupted turn the server commits what was streamed, and would
+  // refuse the next turn while it does.
+  absl::Status WaitForTurnEnd() {
+    constexpr int kTries = 100;
+    constexpr auto kPause = std::chrono::milliseconds(50);
+    for (int i = 0; i < kTries; ++i) {
+      const absl::StatusOr<v1::Session> now =
+          context_.client.GetSession(session());
+      // Not found: it was the first turn and nothing was streamed.
+      if (absl::IsNotFound(now.status())) return absl::OkStatus();
+      RETURN_IF_ERROR(now.status());
+      if (now->place() != v1::SESSION_PLACE_ACTIVE) return absl::OkStatus();
+      std::this_thread::sleep_for(kPause);
+    }
+    return absl::AbortedError("the interrupted turn of session " + session() +
+                              " is still running");
+  }
+
+  const CommandLine& line_;
+  const CommandContext& context_;
+  v1::GenerateRequest request_;  // of the next turn, all but the text
+  bool leaving_ = false;         // by /quit
+  bool interrupted_ = false;     // with nobody at a prompt to go on
+};
+
+}  // namespace
+
+absl::StatusOr<int> RunChat(const CommandLine& line,
+                            const CommandContext& context) {
+  return Chat(line, context).Run();
+}
+
+}  // namespace reprise

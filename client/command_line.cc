@@ -1,0 +1,255 @@
+#include "client/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "client/generate_options.h"
+
+namespace reprise {
+namespace {
+
+constexpr char kDescription[] =
+    "Streams completions from a Reprise server and looks after sessions,\n"
+    "conversations that the server keeps as a small state.";
+
+constexpr char kFooter[] =
+    "--server, --json and --verbose may stand before or after the command.\n"
+    "Exit status: 0 done, 1 an error of the server or the connection,\n"
+    "2 wrong arguments, 130 interrupted with Ctrl-C.\n"
+    "\n"
+    "Examples:\n"
+    "  reprise complete 'In the beginning' --max-tokens=50\n"
+    "  reprise complete 'In the beginning' --session=genesis\n"
+    "  reprise complete ' And God said' --session=genesis\n"
+    "  reprise sessions list\n"
+    "  reprise chat --session=genesis\n"
+    "\n"
+    "`reprise COMMAND --help` tells more. No server yet? Start one with\n"
+    "`reprise-server`.";
+
+constexpr char kCompleteFooter[] =
+    "The text goes to stdout as it comes, exactly as the model wrote it (on a\n"
+    "terminal without control characters); all else goes to stderr. Defaults\n"
+    "stand in brackets.\n"
+    "\n"
+    "With --session the server keeps the conversation: the session is made if\n"
+    "there is none of that name, and the next completion goes on from there.\n"
+    "\n"
+    "With --json each message of the stream is one line of protobuf JSON:\n"
+    "first {\"started\":...}, then {\"delta\":{\"text\":...}} many times, "
+    "last\n"
+    "{\"finished\":...}. Fields that are 0, false or empty are left out; "
+    "64-bit\n"
+    "numbers are strings. An error is one line on stderr,\n"
+    "{\"error\":{\"code\":...,\"message\":...}}.\n"
+    "\n"
+    "Examples:\n"
+    "  reprise complete 'In the beginning'\n"
+    "  reprise complete 'In the beginning' --temperature=0 --max-tokens=100\n"
+    "  reprise complete 'Thou shalt' --stop='.' --include-stop --seed=7\n"
+    "  reprise complete - --session=book < chapter1.txt\n"
+    "  reprise complete 'Amen' --json | jq -j '.delta.text // empty'";
+
+constexpr char kChatFooter[] =
+    "Each line that you type is sent as it is, with a newline; the answer\n"
+    "streams back and both are kept in the session. Ctrl-C stops an answer "
+    "and\n"
+    "keeps what was shown of it; Ctrl-D leaves; /help lists the commands. "
+    "With\n"
+    "stdin from a pipe, every line of it is a turn.\n"
+    "\n"
+    "Examples:\n"
+    "  reprise chat\n"
+    "  reprise chat --session=genesis --temperature=0.7 --stop=$'\\n'\n"
+    "  printf 'And God said,\\nAnd it was\\n' | reprise chat --max-tokens=20";
+
+constexpr char kSessionsFooter[] =
+    "A session is in a slot of the server (resident), as bytes in its memory,\n"
+    "or only in its store (suspended). The next turn brings it back by "
+    "itself.\n"
+    "\n"
+    "Examples:\n"
+    "  reprise sessions list\n"
+    "  reprise sessions suspend genesis\n"
+    "  reprise sessions fork genesis genesis-2\n"
+    "  reprise sessions delete genesis genesis-2";
+
+constexpr char kTokenizeFooter[] =
+    "Examples:\n"
+    "  reprise tokenize 'In the beginning'\n"
+    "  reprise tokenize - --json < chapter1.txt | jq '.ids | length'";
+
+// The subcommand that picks `command` when it is given.
+CLI::App& AddCommand(CLI::App& parent, const std::string& name,
+                     const std::string& description, Command command,
+                     CommandLine& line) {
+  CLI::App* app = parent.add_subcommand(name, description);
+  app->callback([&line, command] { line.command = command; });
+  return *app;
+}
+
+void AddComplete(CLI::App& root, CommandLine& line) {
+  CLI::App& app = AddCommand(root, "complete", "Continues a text",
+                             Command::kComplete, line);
+  app.add_option("TEXT", line.text, "The text to continue; - reads stdin")
+      ->type_name("")
+      ->required();
+  app.add_option_function<std::string>(
+         "--session",
+         [&line](const std::string& id) {
+           line.request.set_session_id(id);
+           line.request.set_create_session(true);
+         },
+         "Goes on with this session, or makes it")
+      ->type_name("ID");
+  AddMaxTokensOption(app, /*default_text=*/"16", line.request);
+  app.add_flag("--echo", line.echo, "Shows the text before its continuation")
+      ->group("Output");
+  AddGenerateOptions(app, line.request);
+  AddCompleteOptions(app, line.request);
+  app.footer(kCompleteFooter);
+}
+
+void AddChat(CLI::App& root, CommandLine& line) {
+  CLI::App& app = AddCommand(root, "chat", "Talks with the model, turn by turn",
+                             Command::kChat, line);
+  app.add_option_function<std::string>(
+         "--session",
+         [&line](const std::string& id) { line.request.set_session_id(id); },
+         "Goes on with this session, or makes it [new]")
+      ->type_name("ID");
+  AddMaxTokensOption(app, /*default_text=*/"200", line.request);
+  AddGenerateOptions(app, line.request);
+  app.footer(kChatFooter);
+}
+
+void AddIds(CLI::App& app, CommandLine& line) {
+  app.add_option("ID", line.ids, "Sessions")->type_name("")->required();
+}
+
+void AddSessions(CLI::App& root, CommandLine& line) {
+  CLI::App* app = root.add_subcommand("sessions", "Looks after sessions");
+  app->require_subcommand(1);
+  app->footer(kSessionsFooter);
+  CLI::App& list = AddCommand(*app, "list", "Lists all sessions",
+                              Command::kSessionsList, line);
+  list.add_option("--page-size", line.page_size,
+                  "Sessions in a table or line, 1..1000 [100]")
+      ->type_name("N");
+  AddIds(
+      AddCommand(*app, "show", "Shows sessions", Command::kSessionsShow, line),
+      line);
+  AddIds(AddCommand(*app, "suspend", "Puts sessions away in the store",
+                    Command::kSessionsSuspend, line),
+         line);
+  AddIds(AddCommand(*app, "resume", "Brings sessions back to a slot now",
+                    Command::kSessionsResume, line),
+         line);
+  CLI::App& fork =
+      AddCommand(*app, "fork", "Makes a second session that goes on from here",
+                 Command::kSessionsFork, line);
+  fork.add_option_function<std::string>(
+          "ID", [&line](const std::string& id) { line.fork.set_id(id); },
+          "The session")
+      ->type_name("")
+      ->required();
+  fork.add_option_function<std::string>(
+          "NEW_ID",
+          [&line](const std::string& id) { line.fork.set_new_id(id); },
+          "The name of the new one [drawn]")
+      ->type_name("");
+  AddIds(AddCommand(*app, "delete", "Deletes sessions for good",
+                    Command::kSessionsDelete, line),
+         line);
+}
+
+void AddTokenize(CLI::App& root, CommandLine& line) {
+  CLI::App& app = AddCommand(root, "tokenize", "Shows the tokens of a text",
+                             Command::kTokenize, line);
+  app.add_option("TEXT", line.text, "The text; - reads stdin")
+      ->type_name("")
+      ->required();
+  app.add_flag("--special-tokens", line.special_tokens,
+               "Names of special tokens in the text mean them");
+  app.footer(kTokenizeFooter);
+}
+
+void AddGlobalOptions(CLI::App& app, CommandLine& line) {
+  app.set_version_flag("--version", "reprise " REPRISE_VERSION);
+  app.add_option("--server", line.server, "Where the server listens")
+      ->type_name("HOST:PORT")
+      ->envname("REPRISE_SERVER")
+      ->capture_default_str();
+  app.add_option("--connect-timeout-ms", line.connect_timeout_ms,
+                 "How long to wait for a server that does not answer")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{3'600'000}).description(""))
+      ->capture_default_str();
+  app.add_flag("--json", line.json, "JSON lines for machines");
+  app.add_flag("-v,--verbose", line.verbose,
+               "Figures of each completion on stderr, also in a pipe");
+}
+
+// What CLI11 cannot say about options that stand on different levels.
+std::string FindConflict(const CommandLine& line) {
+  const v1::OutputOptions& output = line.request.output();
+  if (!line.json && (output.has_logprobs() || output.has_token_ids() ||
+                     output.has_prompt_logprobs())) {
+    return "--logprobs, --prompt-logprobs and --token-ids are only shown with "
+           "--json";
+  }
+  if (line.json && line.echo) return "--echo does not go with --json";
+  if (!line.request.has_session_id() &&
+      (line.request.has_expected_revision() || line.request.has_commit())) {
+    return "--expected-revision and --no-commit need --session";
+  }
+  return "";
+}
+
+}  // namespace
+
+ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
+  ParsedCommandLine parsed;
+  CommandLine line;
+  CLI::App app(kDescription, "reprise");
+  // Lets --server and --json stand after the command; inherited by it.
+  app.fallthrough();
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(28);
+  app.footer(kFooter);
+  AddGlobalOptions(app, line);
+  AddComplete(app, line);
+  AddChat(app, line);
+  AddSessions(app, line);
+  AddTokenize(app, line);
+  AddCommand(app, "model", "Shows what the server serves", Command::kModel,
+             line);
+  if (argc <= 1) {
+    parsed.err = app.help();
+    parsed.exit_code = kUsageExitCode;
+    return parsed;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out;
+    std::ostringstream err;
+    const int code = app.exit(error, out, err);
+    parsed.out = out.str();
+    parsed.err = code == 0 ? "" : "reprise: " + err.str();
+    parsed.exit_code = code == 0 ? 0 : kUsageExitCode;
+    return parsed;
+  }
+  const std::string conflict = FindConflict(line);
+  if (!conflict.empty()) {
+    parsed.err = "reprise: " + conflict + "\n";
+    parsed.exit_code = kUsageExitCode;
+    return parsed;
+  }
+  parsed.command = std::move(line);
+  return parsed;
+}
+
+}  // namespace reprise

@@ -1,0 +1,64 @@
+// The arguments of `reprise`.
+#ifndef CLIENT_COMMAND_LINE_H_
+#define CLIENT_COMMAND_LINE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/inference.pb.h"
+
+namespace reprise {
+
+constexpr int kErrorExitCode = 1;
+constexpr int kUsageExitCode = 2;
+
+enum class Command {
+  kComplete,
+  kChat,
+  kSessionsList,
+  kSessionsShow,
+  kSessionsSuspend,
+  kSessionsResume,
+  kSessionsFork,
+  kSessionsDelete,
+  kTokenize,
+  kModel,
+};
+
+struct CommandLine {
+  Command command = Command::kModel;
+  // Every command.
+  std::string server = "127.0.0.1:8980";
+  int64_t connect_timeout_ms = 5'000;
+  bool json = false;
+  bool verbose = false;
+  // complete and tokenize; "-" stands for stdin.
+  std::string text;
+  // complete and chat: all but the text.
+  v1::GenerateRequest request;
+  bool echo = false;  // complete
+  // sessions
+  std::vector<std::string> ids;
+  v1::ForkSessionRequest fork;
+  uint32_t page_size = 100;
+  // tokenize
+  bool special_tokens = false;
+};
+
+// Either a command to run, or a text to print and the exit code to end with
+// (--help, --version, a usage error).
+struct ParsedCommandLine {
+  std::optional<CommandLine> command;
+  std::string out;  // for stdout
+  std::string err;  // for stderr
+  int exit_code = 0;
+};
+
+// Reads the arguments and the environment's REPRISE_SERVER.
+ParsedCommandLine ParseCommandLine(int argc, const char* const* argv);
+
+}  // namespace reprise
+
+#endif  // CLIENT_COMMAND_LINE_H_

@@ -1,0 +1,131 @@
+#include "client/commands.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/format.h"
+#include "client/input.h"
+#include "client/turn.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace reprise {
+
+absl::Status RunTokenize(const CommandLine& line,
+                         const CommandContext& context) {
+  ASSIGN_OR_RETURN(std::string text, GetText(line, context));
+  v1::TokenizeRequest request;
+  request.set_text(std::move(text));
+  request.set_allow_special_tokens(line.special_tokens);
+  ASSIGN_OR_RETURN(const v1::TokenizeResponse response,
+                   context.client.Tokenize(request));
+  if (line.json) return PrintJson(response, context.terminal);
+  Table table({{"ID", Align::kRight}, {"TOKEN", Align::kLeft}});
+  for (int i = 0; i < response.ids_size(); ++i) {
+    table.AddRow(
+        {std::to_string(response.ids(i)),
+         i < response.pieces_size() ? QuoteBytes(response.pieces(i)) : ""});
+  }
+  context.terminal.Print(table.ToString());
+  context.terminal.Note(FormatTokens(response.ids_size()));
+  return absl::OkStatus();
+}
+
+absl::Status RunModel(const CommandLine& line, const CommandContext& context) {
+  ASSIGN_OR_RETURN(const v1::Model model, context.client.GetModel());
+  if (line.json) return PrintJson(model, context.terminal);
+  const v1::ServerLimits& limits = model.limits();
+  context.terminal.Print(FormatProperties({
+      {"model", model.name()},
+      {"family", model.family()},
+      {"description", model.description()},
+      {"parameters", FormatCount(model.num_parameters())},
+      {"layers", std::to_string(model.num_layers())},
+      {"width", std::to_string(model.d_model())},
+      {"vocabulary", FormatCount(model.vocab_size())},
+      {"tokenizer", model.tokenizer()},
+      {"weights",
+       model.weight_type() + ", " + FormatBytes(model.weight_bytes())},
+      {"state of a session", FormatBytes(model.state_bytes())},
+      {"fingerprint", model.fingerprint()},
+      {"instruction set", model.cpu_isa()},
+      {"exact", model.exact() ? "yes: bit-identical whatever else runs"
+                              : "no: results may depend on the batch"},
+      {"longest prompt", FormatTokens(limits.max_prompt_tokens())},
+      {"longest answer", FormatTokens(limits.max_new_tokens())},
+      {"requests at once",
+       FormatCount(limits.max_running_requests()) + ", and " +
+           FormatCount(limits.max_queued_requests()) + " waiting"},
+      {"resident sessions", FormatCount(limits.resident_sessions())},
+      {"server version", model.server_version()},
+  }));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> GetText(const CommandLine& line,
+                                    const CommandContext& context) {
+  std::string text = line.text;
+  if (text == "-") {
+    ASSIGN_OR_RETURN(text, ReadAll(context.in_fd));
+  }
+  RETURN_IF_ERROR(CheckUtf8(text));
+  return text;
+}
+
+absl::Status PrintJson(const google::protobuf::Message& message,
+                       Terminal& terminal) {
+  ASSIGN_OR_RETURN(const std::string json, ToJsonLine(message));
+  terminal.Print(json);
+  return absl::OkStatus();
+}
+
+int ReportError(const absl::Status& status, bool json, Terminal& terminal) {
+  const std::string code = absl::StatusCodeToString(status.code());
+  const std::string message(FromAbsl(status.message()));
+  if (json) {
+    const nlohmann::json error = {
+        {"error", {{"code", code}, {"message", message}}}};
+    terminal.Error(error.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false,
+                              nlohmann::json::error_handler_t::replace));
+  } else {
+    terminal.Error("reprise: " + code + ": " + message);
+  }
+  return kErrorExitCode;
+}
+
+namespace {
+
+absl::StatusOr<int> Dispatch(const CommandLine& line,
+                             const CommandContext& context) {
+  switch (line.command) {
+    case Command::kComplete:
+      return RunComplete(line, context);
+    case Command::kChat:
+      return RunChat(line, context);
+    case Command::kTokenize:
+      RETURN_IF_ERROR(RunTokenize(line, context));
+      return 0;
+    case Command::kModel:
+      RETURN_IF_ERROR(RunModel(line, context));
+      return 0;
+    default:
+      RETURN_IF_ERROR(RunSessions(line, context));
+      return 0;
+  }
+}
+
+}  // namespace
+
+int RunCommand(const CommandLine& line, const CommandContext& context) {
+  const absl::StatusOr<int> exit_code = Dispatch(line, context);
+  if (!exit_code.ok()) {
+    return ReportError(exit_code.status(), line.json, context.terminal);
+  }
+  const absl::Status written = context.terminal.status();
+  if (!written.ok()) return ReportError(written, line.json, context.terminal);
+  return *exit_code;
+}
+
+}  // namespace reprise

@@ -1,0 +1,58 @@
+// The commands of `reprise`. Each runs against a connected server, writes to
+// the terminal, and returns the error that is to be shown, if there is one.
+#ifndef CLIENT_COMMANDS_H_
+#define CLIENT_COMMANDS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/client.h"
+#include "client/command_line.h"
+#include "client/interrupts.h"
+#include "client/terminal.h"
+
+namespace reprise {
+
+// What a command works with; all borrowed for its duration.
+struct CommandContext {
+  Client& client;
+  Terminal& terminal;
+  Interrupts& interrupts;
+  int in_fd = 0;
+  bool in_is_terminal = false;
+};
+
+// Runs line.command and returns the process's exit code, after telling the user
+// of any error.
+int RunCommand(const CommandLine& line, const CommandContext& context);
+
+// Reports `status` on stderr, as JSON if `json`, and returns kErrorExitCode.
+int ReportError(const absl::Status& status, bool json, Terminal& terminal);
+
+// The command's TEXT, read from stdin if it is "-". InvalidArgument if it is
+// not UTF-8; the errors of ReadAll.
+absl::StatusOr<std::string> GetText(const CommandLine& line,
+                                    const CommandContext& context);
+
+// One line of protobuf JSON.
+absl::Status PrintJson(const google::protobuf::Message& message,
+                       Terminal& terminal);
+
+// Both return the exit code: 0, or kInterruptedExitCode.
+absl::StatusOr<int> RunComplete(const CommandLine& line,
+                                const CommandContext& context);
+absl::StatusOr<int> RunChat(const CommandLine& line,
+                            const CommandContext& context);
+
+// kSessionsList to kSessionsDelete.
+absl::Status RunSessions(const CommandLine& line,
+                         const CommandContext& context);
+
+absl::Status RunTokenize(const CommandLine& line,
+                         const CommandContext& context);
+absl::Status RunModel(const CommandLine& line, const CommandContext& context);
+
+}  // namespace reprise
+
+#endif  // CLIENT_COMMANDS_H_

@@ -1,0 +1,220 @@
+#include "client/generate_options.h"
+
+#include <CLI/CLI.hpp>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+
+namespace reprise {
+namespace {
+
+// What most calls need comes first in the help.
+constexpr char kMain[] = "Options";
+
+bool Parse(const std::string& text, float& value) {
+  return absl::SimpleAtof(text, &value);
+}
+template <std::integral T>
+bool Parse(const std::string& text, T& value) {
+  return absl::SimpleAtoi(text, &value);
+}
+
+// An option with one number. Not CLI11's own conversion, which takes -1 for
+// 2^64 - 1, 010 for 8 and cuts what is too large.
+template <typename T>
+void AddNumber(CLI::App& app, const std::string& group, const std::string& name,
+               const std::string& description, std::function<void(T)> set) {
+  auto convert = [set = std::move(set)](const CLI::results_t& values) {
+    T value = 0;
+    if (!Parse(values[0], value)) return false;
+    set(value);
+    return true;
+  };
+  app.add_option(name, std::move(convert), description)
+      ->type_name(std::is_floating_point_v<T> ? "X" : "N")
+      ->group(group);
+}
+
+// An option that may be given several times; `add` returns false for a value
+// that it cannot read.
+void AddRepeated(CLI::App& app, const std::string& group,
+                 const std::string& name, const std::string& type,
+                 const std::string& description,
+                 std::function<bool(const std::string&)> add) {
+  auto convert = [add = std::move(add)](const CLI::results_t& values) {
+    for (const std::string& value : values) {
+      if (!add(value)) return false;
+    }
+    return true;
+  };
+  app.add_option(name, std::move(convert), description)
+      ->type_name(type)
+      ->type_size(1)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(group);
+}
+
+void AddSwitch(CLI::App& app, const std::string& group, const std::string& name,
+               const std::string& description, std::function<void()> set) {
+  app.add_flag_callback(name, std::move(set), description)->group(group);
+}
+
+void AddPenaltyOptions(CLI::App& app, v1::GenerateRequest& request) {
+  const std::string group = "Sampling";
+  AddNumber<float>(app, group, "--repetition-penalty",
+                   "Above 1 makes used tokens rarer, 0..10 [1.0]",
+                   [&request](float x) {
+                     request.mutable_sampling()->set_repetition_penalty(x);
+                   });
+  AddNumber<float>(app, group, "--presence-penalty",
+                   "Taken off the logit of used tokens, -2..2 [0]",
+                   [&request](float x) {
+                     request.mutable_sampling()->set_presence_penalty(x);
+                   });
+  AddNumber<float>(app, group, "--frequency-penalty",
+                   "Taken off once for every use, -2..2 [0]",
+                   [&request](float x) {
+                     request.mutable_sampling()->set_frequency_penalty(x);
+                   });
+  AddNumber<float>(app, group, "--penalty-decay",
+                   "What a penalty keeps per token, 0..1 [1.0]",
+                   [&request](float x) {
+                     request.mutable_sampling()->set_penalty_decay(x);
+                   });
+  AddNumber<uint32_t>(app, group, "--penalty-last-n",
+                      "Penalties see the last N tokens [whole session]",
+                      [&request](uint32_t n) {
+                        request.mutable_sampling()->set_penalty_last_n(n);
+                      });
+}
+
+// "ID:VALUE"
+bool AddLogitBias(const std::string& text, v1::GenerateRequest& request) {
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) return false;
+  int32_t token = 0;
+  float bias = 0;
+  if (!Parse(text.substr(0, colon), token) ||
+      !Parse(text.substr(colon + 1), bias)) {
+    return false;
+  }
+  (*request.mutable_sampling()->mutable_logit_bias())[token] = bias;
+  return true;
+}
+
+void AddSamplingOptions(CLI::App& app, v1::GenerateRequest& request) {
+  const std::string group = "Sampling";
+  AddNumber<float>(
+      app, kMain, "--temperature", "0 (always the likeliest token) to 2 [1.0]",
+      [&request](float x) { request.mutable_sampling()->set_temperature(x); });
+  AddNumber<uint64_t>(
+      app, kMain, "--seed", "Same seed and request, same text [drawn]",
+      [&request](uint64_t n) { request.mutable_sampling()->set_seed(n); });
+  AddNumber<uint32_t>(
+      app, group, "--top-k", "Keeps the N likeliest tokens [all]",
+      [&request](uint32_t n) { request.mutable_sampling()->set_top_k(n); });
+  AddNumber<float>(
+      app, group, "--top-p", "Keeps the likeliest that sum up to X, 0..1 [1.0]",
+      [&request](float x) { request.mutable_sampling()->set_top_p(x); });
+  AddNumber<float>(
+      app, group, "--min-p",
+      "Drops those below X times the likeliest, 0..1 [0]",
+      [&request](float x) { request.mutable_sampling()->set_min_p(x); });
+  AddNumber<float>(
+      app, group, "--typical-p",
+      "Keeps the most typical that sum up to X [1.0]",
+      [&request](float x) { request.mutable_sampling()->set_typical_p(x); });
+  AddPenaltyOptions(app, request);
+  AddRepeated(app, group, "--logit-bias", "ID:X",
+              "Adds X to the logit of token ID; repeatable",
+              [&request](const std::string& text) {
+                return AddLogitBias(text, request);
+              });
+}
+
+void AddStoppingOptions(CLI::App& app, v1::GenerateRequest& request) {
+  const std::string group = "Stopping";
+  AddNumber<uint32_t>(app, group, "--min-tokens",
+                      "No end of text before N new tokens [0]",
+                      [&request](uint32_t n) {
+                        request.mutable_stopping()->set_min_new_tokens(n);
+                      });
+  AddRepeated(app, kMain, "--stop", "TEXT",
+              "Stops before this text; repeatable",
+              [&request](const std::string& text) {
+                request.mutable_stopping()->add_stop(text);
+                return true;
+              });
+  AddRepeated(app, group, "--stop-token", "ID",
+              "Stops at this token; repeatable",
+              [&request](const std::string& text) {
+                int32_t token = 0;
+                if (!Parse(text, token)) return false;
+                request.mutable_stopping()->add_stop_token_ids(token);
+                return true;
+              });
+  AddSwitch(app, group, "--include-stop", "Shows the stop text that matched",
+            [&request] { request.mutable_stopping()->set_include_stop(true); });
+  AddSwitch(app, group, "--ignore-eos", "Goes on after an end of text",
+            [&request] { request.mutable_stopping()->set_ignore_eos(true); });
+  AddNumber<uint32_t>(app, group, "--time-limit-ms",
+                      "Stops after so long [no limit]", [&request](uint32_t n) {
+                        request.mutable_stopping()->set_time_limit_ms(n);
+                      });
+}
+
+}  // namespace
+
+void AddMaxTokensOption(CLI::App& app, const std::string& default_text,
+                        v1::GenerateRequest& request) {
+  AddNumber<uint32_t>(app, kMain, "--max-tokens",
+                      "At most N new tokens [" + default_text + "]",
+                      [&request](uint32_t n) {
+                        request.mutable_stopping()->set_max_new_tokens(n);
+                      });
+}
+
+void AddGenerateOptions(CLI::App& app, v1::GenerateRequest& request) {
+  AddSamplingOptions(app, request);
+  AddStoppingOptions(app, request);
+  AddSwitch(app, "Stopping", "--roll-back-on-cancel",
+            "Ctrl-C drops what was shown from the session",
+            [&request] { request.set_on_cancel(v1::ON_CANCEL_ROLL_BACK); });
+  AddSwitch(app, "Input", "--special-tokens",
+            "Names of special tokens in the text mean them",
+            [&request] { request.set_allow_special_tokens(true); });
+}
+
+void AddCompleteOptions(CLI::App& app, v1::GenerateRequest& request) {
+  AddNumber<uint64_t>(
+      app, "Session", "--expected-revision",
+      "Fails if the session is at another revision",
+      [&request](uint64_t n) { request.set_expected_revision(n); });
+  AddSwitch(app, "Session", "--no-commit", "Leaves the session as it was",
+            [&request] { request.set_commit(v1::COMMIT_POLICY_NEVER); });
+  AddNumber<uint32_t>(app, "Output", "--n",
+                      "N completions; a session needs --no-commit [1]",
+                      [&request](uint32_t n) { request.set_n(n); });
+  AddNumber<uint32_t>(
+      app, "Output", "--logprobs",
+      "Of each token and the N likeliest; needs --json",
+      [&request](uint32_t n) { request.mutable_output()->set_logprobs(n); });
+  AddSwitch(
+      app, "Output", "--prompt-logprobs", "Those of the prompt; needs --json",
+      [&request] { request.mutable_output()->set_prompt_logprobs(true); });
+  AddSwitch(app, "Output", "--token-ids", "Ids of the tokens; needs --json",
+            [&request] { request.mutable_output()->set_token_ids(true); });
+  app.add_option_function<std::string>(
+         "--request-id",
+         [&request](const std::string& id) { request.set_request_id(id); },
+         "Names the request in the server's logs and answers")
+      ->type_name("ID")
+      ->group("Output");
+}
+
+}  // namespace reprise

@@ -1,0 +1,81 @@
+#include "client/input.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "client/utf8.h"
+#include "engine/base/status_macros.h"
+
+namespace reprise {
+namespace {
+
+// Appends what can be read now; waits if there is nothing. Returns false at the
+// end.
+absl::StatusOr<bool> ReadMore(int fd, std::string& buffer) {
+  char chunk[1 << 14];
+  ssize_t size = 0;
+  do {
+    size = read(fd, chunk, sizeof(chunk));
+  } while (size < 0 && errno == EINTR);
+  if (size < 0) {
+    return absl::UnavailableError(std::string("cannot read the input: ") +
+                                  std::strerror(errno));
+  }
+  buffer.append(chunk, static_cast<size_t>(size));
+  if (buffer.size() > kMaxInputBytes) {
+    return absl::ResourceExhaustedError("the input is longer than " +
+                                        std::to_string(kMaxInputBytes) +
+                                        " bytes");
+  }
+  return size > 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadAll(int fd) {
+  std::string text;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, ReadMore(fd, text));
+    if (!more) return text;
+  }
+}
+
+absl::Status CheckUtf8(std::string_view text) {
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid == text.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the text is not UTF-8: byte " + std::to_string(valid + 1) + " of " +
+      std::to_string(text.size()) + " does not belong to a character");
+}
+
+absl::StatusOr<InputLine> LineReader::Next() {
+  size_t searched = 0;
+  while (true) {
+    const size_t newline = buffer_.find('\n', searched);
+    searched = buffer_.size();
+    if (newline != std::string::npos) {
+      InputLine line = {InputLine::Kind::kLine, buffer_.substr(0, newline)};
+      buffer_.erase(0, newline + 1);
+      return line;
+    }
+    if (ended_) {
+      if (buffer_.empty()) return InputLine{InputLine::Kind::kEnd, ""};
+      InputLine line = {InputLine::Kind::kLine, std::move(buffer_)};
+      buffer_.clear();
+      return line;
+    }
+    pollfd fds[] = {{fd_, POLLIN, 0}, {interrupt_fd_, POLLIN, 0}};
+    if (poll(fds, 2, /*timeout=*/-1) < 0) continue;  // EINTR
+    if (fds[1].revents != 0) {
+      buffer_.clear();
+      return InputLine{InputLine::Kind::kInterrupted, ""};
+    }
+    ASSIGN_OR_RETURN(const bool more, ReadMore(fd_, buffer_));
+    ended_ = !more;
+  }
+}
+
+}  // namespace reprise

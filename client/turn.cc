@@ -1,0 +1,235 @@
+#include "client/turn.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <array>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+#include "client/format.h"
+#include "engine/base/clock.h"
+
+namespace reprise {
+namespace {
+
+int64_t NowUs() { return Clock::Real().MonotonicNs() / 1000; }
+
+// Receives the messages of one call, shows them, and remembers what the summary
+// needs.
+class TurnViewer {
+ public:
+  TurnViewer(TurnFormat format, Terminal& terminal, TurnResult& result)
+      : format_(format),
+        terminal_(terminal),
+        result_(result),
+        spinner_(terminal),
+        start_us_(NowUs()) {}
+
+  // False to end the call.
+  bool OnMessage(const v1::GenerateResponse& message) {
+    Remember(message);
+    if (format_ == TurnFormat::kJson) {
+      ShowJson(message);
+    } else {
+      ShowText(message);
+    }
+    return !terminal_.out_closed() && result_.status.ok() &&
+           terminal_.status().ok();
+  }
+
+  // After the last message.
+  void End() {
+    spinner_.Stop();
+    result_.total_us = NowUs() - start_us_;
+    for (const auto& [index, text] : held_back_) {
+      terminal_.EndLine();
+      terminal_.Print("\n" + text);
+    }
+    if (terminal_.out_is_terminal()) terminal_.EndLine();
+  }
+
+ private:
+  void Remember(const v1::GenerateResponse& message) {
+    if (message.has_started()) result_.started = message.started();
+    if (message.has_delta()) {
+      result_.usage = message.delta().usage();
+      if (result_.first_text_us == 0) {
+        result_.first_text_us = NowUs() - start_us_;
+      }
+    }
+    if (message.has_finished()) {
+      result_.usage = message.finished().usage();
+      result_.finished.push_back(message.finished());
+    }
+  }
+
+  void ShowJson(const v1::GenerateResponse& message) {
+    spinner_.Stop();
+    absl::StatusOr<std::string> line = ToJsonLine(message);
+    if (line.ok()) {
+      terminal_.Print(*line);
+    } else {
+      result_.status = line.status();
+    }
+  }
+
+  // The first of several completions is shown as it comes. The others come at
+  // the same time, so they have to wait.
+  void ShowText(const v1::GenerateResponse& message) {
+    if (!message.has_delta()) return;
+    spinner_.Stop();
+    const v1::Delta& delta = message.delta();
+    if (delta.index() == 0) {
+      terminal_.Print(delta.text());
+    } else {
+      held_back_[delta.index()] += delta.text();
+    }
+  }
+
+  const TurnFormat format_;
+  Terminal& terminal_;
+  TurnResult& result_;
+  Spinner spinner_;
+  const int64_t start_us_;
+  std::map<uint32_t, std::string> held_back_;  // by index
+};
+
+std::string ReasonName(const v1::Finished& finished) {
+  switch (finished.reason()) {
+    case v1::FINISH_REASON_STOP:
+      return "end of text";
+    case v1::FINISH_REASON_STOP_TOKEN:
+      return "stop token " + std::to_string(finished.matched_token());
+    case v1::FINISH_REASON_STOP_STRING:
+      return "stop string " + QuoteBytes(finished.matched_stop());
+    case v1::FINISH_REASON_LENGTH:
+      return "length limit";
+    case v1::FINISH_REASON_TIME_LIMIT:
+      return "time limit";
+    case v1::FINISH_REASON_CANCELLED:
+      return "cancelled";
+    default:
+      return v1::FinishReason_Name(finished.reason());
+  }
+}
+
+std::string ResumeName(const v1::Started& started) {
+  std::string name;
+  switch (started.resumed_from()) {
+    case v1::RESUME_SOURCE_NONE:
+      return "new";
+    case v1::RESUME_SOURCE_SLOT:
+      name = "resumed from its slot";
+      break;
+    case v1::RESUME_SOURCE_MEMORY:
+      name = "resumed from memory";
+      break;
+    case v1::RESUME_SOURCE_STORE:
+      name = "resumed from the store";
+      break;
+    default:
+      name = v1::ResumeSource_Name(started.resumed_from());
+  }
+  if (!started.resume_reason().empty()) {
+    name += " (" + started.resume_reason() + ")";
+  }
+  return name;
+}
+
+// The server's own figures if it gave them, else what was measured here.
+std::string Speed(const TurnResult& result) {
+  int64_t first_us = result.first_text_us;
+  double rate = 0;
+  const uint32_t tokens = result.usage.completion_tokens();
+  if (!result.finished.empty() && result.finished[0].has_timings()) {
+    const v1::Timings& timings = result.finished[0].timings();
+    first_us = static_cast<int64_t>(timings.first_token_us());
+    if (timings.per_token_us() > 0) {
+      rate = 1e6 / static_cast<double>(timings.per_token_us());
+    }
+  } else if (tokens > 1 && result.total_us > first_us) {
+    rate = (tokens - 1) * 1e6 / static_cast<double>(result.total_us - first_us);
+  }
+  std::string text;
+  if (tokens > 0) text += ", first after " + FormatDuration(first_us);
+  if (rate > 0) {
+    std::array<char, 32> number;
+    std::snprintf(number.data(), number.size(), ", %.0f tokens/s", rate);
+    text += number.data();
+  }
+  return text;
+}
+
+std::string SessionSummary(const TurnResult& result) {
+  const v1::Started& started = *result.started;
+  std::string text = "session " + started.session_id();
+  if (result.finished.empty()) {
+    text += " was at revision " + std::to_string(started.revision());
+  } else if (result.finished[0].has_revision()) {
+    text += " at revision " + std::to_string(result.finished[0].revision());
+  } else {
+    text += " stays at revision " + std::to_string(started.revision());
+  }
+  return text + ", " + ResumeName(started);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ToJsonLine(
+    const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto status =
+      google::protobuf::util::MessageToJsonString(message, &json, options);
+  if (!status.ok()) {
+    return absl::InternalError("cannot write the message as JSON: " +
+                               status.ToString());
+  }
+  return json + "\n";
+}
+
+TurnResult RunTurn(Client& client, const v1::GenerateRequest& request,
+                   TurnFormat format, Terminal& terminal,
+                   Interrupts* interrupts) {
+  TurnResult result;
+  TurnViewer viewer(format, terminal, result);
+  Cancellation cancellation;
+  if (interrupts != nullptr) interrupts->WatchCall(&cancellation);
+  const absl::Status status = client.Generate(
+      request,
+      [&viewer](const v1::GenerateResponse& message) {
+        return viewer.OnMessage(message);
+      },
+      &cancellation);
+  if (interrupts != nullptr) interrupts->WatchCall(nullptr);
+  viewer.End();
+  result.interrupted = cancellation.cancelled();
+  if (!terminal.status().ok()) result.status = terminal.status();
+  // A cancel that we asked for is not an error.
+  const bool ours = result.interrupted || terminal.out_closed();
+  if (result.status.ok() && !ours) result.status = status;
+  return result;
+}
+
+std::string SummariseTurn(const TurnResult& result) {
+  std::string text =
+      FormatTokens(result.usage.completion_tokens()) + Speed(result);
+  if (result.interrupted) text += "; interrupted";
+  for (const v1::Finished& finished : result.finished) {
+    text += "; " + ReasonName(finished);
+  }
+  if (result.started && !result.started->session_id().empty()) {
+    text += "; " + SessionSummary(result);
+  }
+  if (result.usage.cached_tokens() > 0) {
+    text += ", " + FormatTokens(result.usage.cached_tokens()) + " cached";
+  }
+  if (result.started && result.started->sampling().temperature() > 0) {
+    text += "; seed " + std::to_string(result.started->seed());
+  }
+  return text;
+}
+
+}  // namespace reprise

@@ -1,0 +1,267 @@
+// The `reprise` binary against a server in this process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/client/fake_server.h"
+#include "tests/client/process.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char kBinary[] = REPRISE_BINARY_DIR "/reprise";
+
+struct Outcome {
+  int exit_code = 0;
+  std::string out;
+  std::string err;
+};
+
+class CliTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> Arguments(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {kBinary, "--server=" + server_.address()});
+    return arguments;
+  }
+  Outcome Run(const std::vector<std::string>& arguments,
+              const std::string& input = "") {
+    Process process(Arguments(arguments), Process::Streams::kPipes);
+    process.Write(input);
+    process.CloseInput();
+    const int exit_code = process.Wait();
+    return {exit_code, process.out(), process.err()};
+  }
+
+  FakeServer server_;
+};
+
+TEST_F(CliTest, CompletePrintsTheTextAndNothingElse) {
+  server_.inference.SetAnswer(AnswerOf({"Let ", "there be"}));
+  const Outcome outcome = Run({"complete", "God said", "--echo"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "God saidLet there be");
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(CliTest, CompleteReadsStdin) {
+  server_.inference.SetAnswer(AnswerOf({"x"}));
+  EXPECT_EQ(Run({"complete", "-"}, "from\nstdin").exit_code, 0);
+  EXPECT_EQ(server_.inference.last_request().text(), "from\nstdin");
+}
+
+TEST_F(CliTest, CompleteSaysThatASessionIsNew) {
+  server_.inference.SetAnswer(AnswerOf({"x"}, "s"));
+  const Outcome outcome = Run({"complete", "a", "--session=s"});
+  EXPECT_EQ(outcome.out, "x");
+  EXPECT_EQ(outcome.err, "reprise: session s is new\n");
+  EXPECT_TRUE(server_.inference.last_request().create_session());
+}
+
+TEST_F(CliTest, VerboseSummarisesInAPipeToo) {
+  server_.inference.SetAnswer(AnswerOf({"x", "y"}));
+  const Outcome outcome = Run({"complete", "a", "-v"});
+  EXPECT_EQ(outcome.out, "xy");
+  EXPECT_THAT(outcome.err, StartsWith("2 tokens, first after "));
+}
+
+TEST_F(CliTest, JsonErrorsAreForMachines) {
+  server_.inference.SetAnswer(
+      ErrorAnswer(grpc::StatusCode::ABORTED, "busy \"s\""));
+  const Outcome outcome = Run({"complete", "a", "--json"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  const auto error = nlohmann::json::parse(outcome.err)["error"];
+  EXPECT_EQ(error["code"], "ABORTED");
+  EXPECT_EQ(error["message"], "busy \"s\"");
+}
+
+TEST_F(CliTest, ErrorsNameCodeAndText) {
+  const Outcome outcome = Run({"sessions", "show", "nobody"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err, "reprise: NOT_FOUND: no session 'nobody'\n");
+}
+
+TEST_F(CliTest, RefusesTextThatIsNotUtf8) {
+  const Outcome outcome = Run({"complete", "a\xff"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("not UTF-8: byte 2 of 2"));
+}
+
+TEST_F(CliTest, WrongArgumentsExitWithTwo) {
+  const Outcome outcome = Run({"complete", "a", "--max-tokens=many"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, StartsWith("reprise: "));
+}
+
+TEST_F(CliTest, SaysHowToStartAServer) {
+  Process process({kBinary, "--server=127.0.0.1:1", "model"},
+                  Process::Streams::kPipes);
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(process.err(), HasSubstr("no server at 127.0.0.1:1"));
+  EXPECT_THAT(process.err(), HasSubstr("reprise-server --listen=127.0.0.1:1"));
+}
+
+TEST_F(CliTest, InterruptEndsTheCallAndKeepsWhatWasShown) {
+  FakeAnswer answer = AnswerOf({"shown"});
+  answer.messages.pop_back();
+  answer.wait_for_cancel = true;
+  server_.inference.SetAnswer(answer);
+  Process process(Arguments({"complete", "a"}), Process::Streams::kPipes);
+  ASSERT_TRUE(process.ReadUntil("shown"));
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(), 130);
+  EXPECT_EQ(process.out(), "shown");
+  EXPECT_EQ(process.err(), "");
+}
+
+TEST_F(CliTest, AClosedPipeEndsQuietly) {
+  FakeAnswer answer = AnswerOf({"y\n"});
+  answer.messages.pop_back();
+  answer.endless = true;
+  server_.inference.SetAnswer(answer);
+  Process process(Arguments({"complete", "a"}), Process::Streams::kPipes);
+  ASSERT_TRUE(process.ReadUntil("y\ny\n"));
+  process.CloseOutput();
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_EQ(process.err(), "");
+}
+
+TEST_F(CliTest, SessionsListPagesThroughAll) {
+  for (const char* id : {"a", "b", "c"}) {
+    v1::Session session;
+    session.set_id(id);
+    session.set_revision(7);
+    session.set_tokens(1'200);
+    session.set_place(v1::SESSION_PLACE_SUSPENDED);
+    server_.sessions.Put(session);
+  }
+  const Outcome text = Run({"sessions", "list"});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, StartsWith("ID  REVISION  TOKENS  PLACE "));
+  EXPECT_THAT(text.out, HasSubstr("\nc          7   1,200  suspended "));
+  EXPECT_EQ(text.err, "3 sessions\n");
+  const Outcome json = Run({"sessions", "list", "--page-size=2", "--json"});
+  EXPECT_EQ(std::count(json.out.begin(), json.out.end(), '\n'), 2);
+  EXPECT_EQ(json.err, "");
+}
+
+TEST_F(CliTest, SessionCommandsSayWhatTheyDid) {
+  v1::Session session;
+  session.set_id("s");
+  session.set_revision(3);
+  session.set_tokens(40);
+  session.set_snapshot_bytes(2048);
+  server_.sessions.Put(session);
+  EXPECT_EQ(Run({"sessions", "suspend", "s"}).out,
+            "s is suspended: revision 3, 40 tokens, 2.0 KiB\n");
+  EXPECT_EQ(Run({"sessions", "resume", "s"}).out,
+            "s is resident, from the store, after 1.5 ms: revision 3, 40 "
+            "tokens, 2.0 KiB\n");
+  EXPECT_THAT(Run({"sessions", "fork", "s", "t"}).out,
+              StartsWith("t is a fork of s: "));
+  EXPECT_THAT(Run({"sessions", "show", "t"}).out,
+              HasSubstr("forked from:  s\n"));
+  EXPECT_EQ(Run({"sessions", "delete", "s", "t"}).out,
+            "s is deleted\nt is deleted\n");
+  EXPECT_EQ(Run({"sessions", "list", "--json"}).out, "{}\n");
+}
+
+TEST_F(CliTest, TokenizeShowsIdsAndPieces) {
+  const Outcome outcome = Run({"tokenize", "a\n"});
+  EXPECT_EQ(outcome.out, "ID  TOKEN\n97  \"a\"\n10  \"\\n\"\n");
+  EXPECT_EQ(outcome.err, "2 tokens\n");
+  // Protobuf JSON writes bytes as base64.
+  EXPECT_EQ(Run({"tokenize", "a", "--json"}).out,
+            "{\"ids\":[97],\"pieces\":[\"YQ==\"]}\n");
+}
+
+TEST_F(CliTest, ModelShowsWhatIsServed) {
+  const Outcome outcome = Run({"model"});
+  EXPECT_THAT(outcome.out, HasSubstr("family:              linear_attn\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("1,234,567"));
+  EXPECT_EQ(nlohmann::json::parse(Run({"model", "--json"}).out)["name"],
+            "fake");
+}
+
+TEST_F(CliTest, ChatInAPipeIsATurnPerLine) {
+  server_.inference.SetAnswer(AnswerOf({"answer"}, "s"));
+  const Outcome outcome =
+      Run({"chat", "--session=s"}, "one\n//two\n/quit\nthree\n");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "answer\nanswer\n");
+  EXPECT_EQ(outcome.err, "");
+  const v1::GenerateRequest request = server_.inference.last_request();
+  EXPECT_EQ(request.text(), "/two\n");
+  EXPECT_EQ(request.session_id(), "s");
+  EXPECT_TRUE(request.create_session());
+  EXPECT_EQ(request.stopping().max_new_tokens(), 200u);
+}
+
+TEST_F(CliTest, ChatDrawsASessionIfNoneIsNamed) {
+  server_.inference.SetAnswer(AnswerOf({"x"}));
+  EXPECT_EQ(Run({"chat"}, "hi\n").exit_code, 0);
+  EXPECT_THAT(server_.inference.last_request().session_id(),
+              StartsWith("chat-"));
+}
+
+TEST_F(CliTest, ChatInAPipeStopsAtAnError) {
+  server_.inference.SetAnswer(ErrorAnswer(grpc::StatusCode::ABORTED, "busy"));
+  const Outcome outcome = Run({"chat"}, "one\ntwo\n");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err, "reprise: ABORTED: busy\n");
+}
+
+TEST_F(CliTest, ChatAtATerminalTalksStopsAndLeaves) {
+  v1::Session session;
+  session.set_id("s");
+  server_.sessions.Put(session);
+  FakeAnswer answer = AnswerOf({"half\x1b[2J"}, "s");
+  answer.messages.pop_back();
+  answer.wait_for_cancel = true;
+  server_.inference.SetAnswer(answer);
+  Process process(Arguments({"chat", "--session=s"}),
+                  Process::Streams::kTerminal);
+  ASSERT_TRUE(process.ReadUntil("/help")) << process.out();
+  ASSERT_TRUE(process.ReadUntil("> "));
+  process.Write("hello\n");
+  ASSERT_TRUE(process.ReadUntil("half"));
+  process.Write("\x03");  // Ctrl-C stops the answer
+  ASSERT_TRUE(process.ReadUntil("interrupted")) << process.out();
+  ASSERT_TRUE(process.ReadUntil("> "));
+  process.Write("not sent\x03");  // and at the prompt drops the line
+  ASSERT_TRUE(process.ReadUntil("Ctrl-D or /quit leaves"));
+  ASSERT_TRUE(process.ReadUntil("> "));
+  process.Write("/nonsense\n");
+  ASSERT_TRUE(process.ReadUntil("no such command: /nonsense"));
+  ASSERT_TRUE(process.ReadUntil("> "));
+  process.Write("/suspend\n");
+  ASSERT_TRUE(process.ReadUntil("s is suspended"));
+  ASSERT_TRUE(process.ReadUntil("> "));
+  process.Write("\x04");  // Ctrl-D
+  EXPECT_TRUE(process.ReadUntil("reprise chat --session=s"));
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(process.out(), Not(HasSubstr("\x1b[2J")));
+  EXPECT_EQ(server_.inference.last_request().text(), "hello\n");
+}
+
+TEST_F(CliTest, CompleteAtATerminalEndsWithASummary) {
+  server_.inference.SetAnswer(AnswerOf({"x"}));
+  Process process(Arguments({"complete", "a"}), Process::Streams::kTerminal);
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(process.out(), HasSubstr("x\r\n"));
+  EXPECT_THAT(process.out(), HasSubstr("1 token, first after "));
+  EXPECT_THAT(process.out(), EndsWith("\r\n"));
+}
+
+}  // namespace
+}  // namespace reprise

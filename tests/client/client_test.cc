@@ -1,0 +1,161 @@
+#include "client/client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "tests/client/fake_server.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message().data(), status.message().size());
+}
+
+class ClientTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto client = Client::Connect({.address = server_.address()});
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+  }
+
+  FakeServer server_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(ClientTest, StreamsMessagesInOrder) {
+  server_.inference.SetAnswer(AnswerOf({"Let ", "there ", "be"}));
+  v1::GenerateRequest request;
+  request.set_text("God said");
+  std::string text;
+  int messages = 0;
+  const absl::Status status =
+      client_->Generate(request, [&](const v1::GenerateResponse& message) {
+        ++messages;
+        text += message.delta().text();
+        return true;
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(text, "Let there be");
+  EXPECT_EQ(messages, 5);
+  EXPECT_EQ(server_.inference.last_request().text(), "God said");
+}
+
+TEST_F(ClientTest, GivesTheServersCodeAndText) {
+  server_.inference.SetAnswer(
+      ErrorAnswer(grpc::StatusCode::ABORTED, "session busy"));
+  const absl::Status status = client_->Generate(
+      v1::GenerateRequest(), [](const v1::GenerateResponse&) { return true; });
+  EXPECT_EQ(status, absl::AbortedError("session busy"));
+}
+
+TEST_F(ClientTest, EndsTheCallWhenTheCallerWantsNoMore) {
+  FakeAnswer answer = AnswerOf({"again"});
+  answer.endless = true;
+  server_.inference.SetAnswer(answer);
+  int messages = 0;
+  const absl::Status status = client_->Generate(
+      v1::GenerateRequest(),
+      [&](const v1::GenerateResponse&) { return ++messages < 3; });
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_EQ(messages, 3);
+}
+
+TEST_F(ClientTest, CancellationFromAnotherThreadEndsTheCall) {
+  FakeAnswer answer = AnswerOf({"one"});
+  answer.wait_for_cancel = true;
+  server_.inference.SetAnswer(answer);
+  Cancellation cancellation;
+  std::thread canceller;
+  const absl::Status status = client_->Generate(
+      v1::GenerateRequest(),
+      [&](const v1::GenerateResponse& message) {
+        if (message.has_finished()) {
+          canceller = std::thread([&] { cancellation.Cancel(); });
+        }
+        return true;
+      },
+      &cancellation);
+  canceller.join();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_TRUE(cancellation.cancelled());
+}
+
+TEST_F(ClientTest, CancellationBeforeTheCallEndsItAtOnce) {
+  FakeAnswer answer;
+  answer.wait_for_cancel = true;
+  server_.inference.SetAnswer(answer);
+  Cancellation cancellation;
+  cancellation.Cancel();
+  const absl::Status status = client_->Generate(
+      v1::GenerateRequest(), [](const v1::GenerateResponse&) { return true; },
+      &cancellation);
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+}
+
+TEST_F(ClientTest, CallsEveryMethodOfSessions) {
+  v1::CreateSessionRequest create;
+  create.set_id("s");
+  EXPECT_TRUE(client_->CreateSession(create).ok());
+  EXPECT_EQ(client_->GetSession("s")->id(), "s");
+  v1::ListSessionsRequest list;
+  list.set_page_size(10);
+  EXPECT_EQ(client_->ListSessions(list)->sessions_size(), 1);
+  v1::AppendRequest append;
+  append.set_session_id("s");
+  append.set_text("four");
+  EXPECT_EQ(client_->Append(append)->prompt_tokens(), 4u);
+  EXPECT_EQ(client_->SuspendSession("s")->place(), v1::SESSION_PLACE_SUSPENDED);
+  EXPECT_EQ(client_->ResumeSession("s")->resumed_from(),
+            v1::RESUME_SOURCE_STORE);
+  v1::ForkSessionRequest fork;
+  fork.set_id("s");
+  fork.set_new_id("t");
+  EXPECT_EQ(client_->ForkSession(fork)->forked_from(), "s");
+  v1::TouchSessionRequest touch;
+  touch.set_id("t");
+  EXPECT_EQ(client_->TouchSession(touch)->id(), "t");
+  EXPECT_TRUE(client_->DeleteSession("t").ok());
+  EXPECT_EQ(client_->GetSession("t").status(),
+            absl::NotFoundError("no session 't'"));
+}
+
+TEST_F(ClientTest, CallsTheMethodsOfTokensAndModel) {
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text("ab");
+  EXPECT_THAT(client_->Tokenize(tokenize)->ids(),
+              ::testing::ElementsAre('a', 'b'));
+  v1::DetokenizeRequest detokenize;
+  detokenize.add_ids('c');
+  EXPECT_EQ(client_->Detokenize(detokenize)->text(), "c");
+  EXPECT_EQ(client_->GetModel()->name(), "fake");
+}
+
+TEST(ClientConnectTest, SaysWhereNobodyListens) {
+  std::string address;
+  {
+    FakeServer server;
+    address = server.address();
+  }
+  const auto client = Client::Connect({.address = address});
+  EXPECT_TRUE(absl::IsUnavailable(client.status())) << client.status();
+  EXPECT_THAT(Message(client.status()), HasSubstr("no server at " + address));
+}
+
+TEST(ClientConnectTest, ReportsServerThatWentAway) {
+  auto server = std::make_unique<FakeServer>();
+  const auto client = Client::Connect({.address = server->address()});
+  ASSERT_TRUE(client.ok()) << client.status();
+  server.reset();
+  const absl::Status status = (*client)->GetModel().status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,213 @@
+#include "client/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace reprise {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ParsedCommandLine Parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "reprise");
+  return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
+}
+
+CommandLine ParseOk(const std::vector<const char*>& arguments) {
+  ParsedCommandLine parsed = Parse(arguments);
+  EXPECT_TRUE(parsed.command) << parsed.err;
+  return parsed.command.value_or(CommandLine());
+}
+
+void ExpectUsageError(const std::vector<const char*>& arguments,
+                      const std::string& text) {
+  const ParsedCommandLine parsed = Parse(arguments);
+  EXPECT_FALSE(parsed.command);
+  EXPECT_EQ(parsed.exit_code, kUsageExitCode);
+  EXPECT_EQ(parsed.out, "");
+  EXPECT_THAT(parsed.err, HasSubstr(text));
+}
+
+class CommandLineTest : public ::testing::Test {
+ protected:
+  void SetUp() override { unsetenv("REPRISE_SERVER"); }
+};
+
+TEST_F(CommandLineTest, TheFixedNamesForScriptsWork) {
+  const CommandLine line =
+      ParseOk({"--server=h:1", "complete", "In the", "--session=s",
+               "--max-tokens=9", "--temperature=0", "--seed=7", "--json"});
+  EXPECT_EQ(line.command, Command::kComplete);
+  EXPECT_EQ(line.server, "h:1");
+  EXPECT_EQ(line.text, "In the");
+  EXPECT_TRUE(line.json);
+  EXPECT_EQ(line.request.session_id(), "s");
+  EXPECT_TRUE(line.request.create_session());
+  EXPECT_EQ(line.request.stopping().max_new_tokens(), 9u);
+  EXPECT_TRUE(line.request.sampling().has_temperature());
+  EXPECT_EQ(line.request.sampling().temperature(), 0);
+  EXPECT_EQ(line.request.sampling().seed(), 7u);
+}
+
+TEST_F(CommandLineTest, GlobalOptionsStandBeforeOrAfterTheCommand) {
+  for (const auto& arguments : std::vector<std::vector<const char*>>{
+           {"--json", "-v", "--server", "h:1", "sessions", "list"},
+           {"sessions", "--json", "-v", "--server", "h:1", "list"},
+           {"sessions", "list", "--json", "-v", "--server", "h:1"}}) {
+    const CommandLine line = ParseOk(arguments);
+    EXPECT_EQ(line.command, Command::kSessionsList);
+    EXPECT_EQ(line.server, "h:1");
+    EXPECT_TRUE(line.json);
+    EXPECT_TRUE(line.verbose);
+  }
+}
+
+TEST_F(CommandLineTest, TheServerComesFromTheEnvironmentUnlessNamed) {
+  EXPECT_EQ(ParseOk({"model"}).server, "127.0.0.1:8980");
+  setenv("REPRISE_SERVER", "e:2", /*replace=*/1);
+  EXPECT_EQ(ParseOk({"model"}).server, "e:2");
+  EXPECT_EQ(ParseOk({"model", "--server=h:1"}).server, "h:1");
+}
+
+TEST_F(CommandLineTest, NothingGivenLeavesTheRequestToTheServersDefaults) {
+  const CommandLine line = ParseOk({"complete", "x"});
+  EXPECT_EQ(line.request.ByteSizeLong(), 0u) << line.request.DebugString();
+}
+
+TEST_F(CommandLineTest, FillsEverySamplingField) {
+  const v1::SamplingOptions sampling =
+      ParseOk({"complete", "x", "--top-k=3", "--top-p=0.5", "--min-p=0.125",
+               "--typical-p=0.25", "--repetition-penalty=1.5",
+               "--presence-penalty=-1", "--frequency-penalty=-0.5",
+               "--penalty-decay=0.75", "--penalty-last-n=0",
+               "--logit-bias=5:-100", "--logit-bias=6:1.5",
+               "--seed=18446744073709551615"})
+          .request.sampling();
+  EXPECT_EQ(sampling.top_k(), 3u);
+  EXPECT_EQ(sampling.top_p(), 0.5f);
+  EXPECT_EQ(sampling.min_p(), 0.125f);
+  EXPECT_EQ(sampling.typical_p(), 0.25f);
+  EXPECT_EQ(sampling.repetition_penalty(), 1.5f);
+  EXPECT_EQ(sampling.presence_penalty(), -1);
+  EXPECT_EQ(sampling.frequency_penalty(), -0.5f);
+  EXPECT_EQ(sampling.penalty_decay(), 0.75f);
+  EXPECT_TRUE(sampling.has_penalty_last_n());
+  EXPECT_EQ(sampling.penalty_last_n(), 0u);
+  EXPECT_EQ(sampling.logit_bias().at(5), -100);
+  EXPECT_EQ(sampling.logit_bias().at(6), 1.5f);
+  EXPECT_EQ(sampling.seed(), 18446744073709551615u);
+}
+
+TEST_F(CommandLineTest, FillsStoppingOutputAndCommit) {
+  const v1::GenerateRequest request = ParseOk({"complete",
+                                               "--stop",
+                                               "a",
+                                               "--stop=[b]",
+                                               "x",
+                                               "--stop-token=4",
+                                               "--min-tokens=2",
+                                               "--ignore-eos",
+                                               "--include-stop",
+                                               "--time-limit-ms=50",
+                                               "--json",
+                                               "--logprobs=0",
+                                               "--token-ids",
+                                               "--prompt-logprobs",
+                                               "--n=3",
+                                               "--session=s",
+                                               "--no-commit",
+                                               "--expected-revision=0",
+                                               "--roll-back-on-cancel",
+                                               "--special-tokens",
+                                               "--request-id=r"})
+                                          .request;
+  EXPECT_THAT(request.stopping().stop(), ElementsAre("a", "[b]"));
+  EXPECT_THAT(request.stopping().stop_token_ids(), ElementsAre(4));
+  EXPECT_EQ(request.stopping().min_new_tokens(), 2u);
+  EXPECT_TRUE(request.stopping().ignore_eos());
+  EXPECT_TRUE(request.stopping().include_stop());
+  EXPECT_EQ(request.stopping().time_limit_ms(), 50u);
+  EXPECT_TRUE(request.output().has_logprobs());
+  EXPECT_EQ(request.output().logprobs(), 0u);
+  EXPECT_TRUE(request.output().token_ids());
+  EXPECT_TRUE(request.output().prompt_logprobs());
+  EXPECT_EQ(request.n(), 3u);
+  EXPECT_EQ(request.commit(), v1::COMMIT_POLICY_NEVER);
+  EXPECT_TRUE(request.has_expected_revision());
+  EXPECT_EQ(request.on_cancel(), v1::ON_CANCEL_ROLL_BACK);
+  EXPECT_TRUE(request.allow_special_tokens());
+  EXPECT_EQ(request.request_id(), "r");
+}
+
+TEST_F(CommandLineTest, TakesTextsAsTheyAre) {
+  for (const char* text : {"", "-", "chat", "[a,b]", "{}", "a=b", " x ",
+                           "\"quoted\"", "two\nlines", "\xff"}) {
+    EXPECT_EQ(ParseOk({"complete", text}).text, text);
+    EXPECT_EQ(ParseOk({"tokenize", text}).text, text);
+  }
+  EXPECT_EQ(ParseOk({"complete", "--", "--help"}).text, "--help");
+}
+
+TEST_F(CommandLineTest, ReadsTheSessionCommands) {
+  EXPECT_THAT(ParseOk({"sessions", "delete", "a", "b"}).ids,
+              ElementsAre("a", "b"));
+  EXPECT_EQ(ParseOk({"sessions", "suspend", "a"}).command,
+            Command::kSessionsSuspend);
+  EXPECT_EQ(ParseOk({"sessions", "resume", "a"}).command,
+            Command::kSessionsResume);
+  EXPECT_EQ(ParseOk({"sessions", "show", "a"}).command, Command::kSessionsShow);
+  const CommandLine fork = ParseOk({"sessions", "fork", "a", "b"});
+  EXPECT_EQ(fork.fork.id(), "a");
+  EXPECT_EQ(fork.fork.new_id(), "b");
+  EXPECT_FALSE(ParseOk({"sessions", "fork", "a"}).fork.has_new_id());
+}
+
+TEST_F(CommandLineTest, RefusesNumbersThatAreNone) {
+  for (const char* argument :
+       {"--seed=-1", "--seed=18446744073709551616", "--seed=1x", "--seed=0x10",
+        "--max-tokens=4294967296", "--max-tokens=1.5", "--temperature=hot",
+        "--logit-bias=5", "--logit-bias=x:1", "--stop-token=2147483648"}) {
+    ExpectUsageError({"complete", "x", argument}, "Could not convert");
+  }
+  EXPECT_EQ(ParseOk({"complete", "x", "--seed=010"}).request.sampling().seed(),
+            10u);
+}
+
+TEST_F(CommandLineTest, RefusesWrongUsage) {
+  ExpectUsageError({}, "Usage:");
+  ExpectUsageError({"complete"}, "TEXT is required");
+  ExpectUsageError({"complete", "a", "b"}, "not expected: b");
+  ExpectUsageError({"complete", "a", "--nonsense"}, "--nonsense");
+  ExpectUsageError({"sessions"}, "subcommand is required");
+  ExpectUsageError({"complete", "a", "--logprobs=1"}, "--json");
+  ExpectUsageError({"complete", "a", "--echo", "--json"}, "--echo");
+  ExpectUsageError({"complete", "a", "--no-commit"}, "--session");
+  ExpectUsageError({"model", "--connect-timeout-ms=0"}, "timeout");
+}
+
+TEST_F(CommandLineTest, HelpAndVersionAreNotErrors) {
+  for (const auto& arguments :
+       std::vector<std::vector<const char*>>{{"--help"},
+                                             {"complete", "--help"},
+                                             {"chat", "-h"},
+                                             {"sessions", "--help"},
+                                             {"sessions", "list", "--help"},
+                                             {"tokenize", "--help"},
+                                             {"model", "--help"},
+                                             {"--version"}}) {
+    const ParsedCommandLine parsed = Parse(arguments);
+    EXPECT_FALSE(parsed.command);
+    EXPECT_EQ(parsed.exit_code, 0);
+    EXPECT_NE(parsed.out, "");
+    EXPECT_EQ(parsed.err, "");
+  }
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,245 @@
+#include "tests/client/fake_server.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "engine/base/log.h"
+
+namespace reprise {
+
+void FakeInference::SetAnswer(FakeAnswer answer) {
+  MutexLock lock(mu_);
+  answer_ = std::move(answer);
+}
+
+v1::GenerateRequest FakeInference::last_request() const {
+  MutexLock lock(mu_);
+  return last_request_;
+}
+
+int FakeInference::cancelled_calls() const {
+  MutexLock lock(mu_);
+  return cancelled_calls_;
+}
+
+grpc::Status FakeInference::Generate(
+    grpc::ServerContext* context, const v1::GenerateRequest* request,
+    grpc::ServerWriter<v1::GenerateResponse>* writer) {
+  FakeAnswer answer;
+  {
+    MutexLock lock(mu_);
+    last_request_ = *request;
+    answer = answer_;
+  }
+  for (const v1::GenerateResponse& message : answer.messages) {
+    writer->Write(message);
+  }
+  while (answer.endless && writer->Write(answer.messages.back())) {
+  }
+  // gRPC's synchronous server has nothing to wait on for a cancel.
+  while (answer.wait_for_cancel && !context->IsCancelled()) {
+    std::this_thread::yield();
+  }
+  if (answer.wait_for_cancel || answer.endless) {
+    MutexLock lock(mu_);
+    ++cancelled_calls_;
+  }
+  return answer.status;
+}
+
+grpc::Status FakeInference::Tokenize(grpc::ServerContext*,
+                                     const v1::TokenizeRequest* request,
+                                     v1::TokenizeResponse* response) {
+  for (const char byte : request->text()) {
+    response->add_ids(static_cast<unsigned char>(byte));
+    response->add_pieces(std::string(1, byte));
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeInference::Detokenize(grpc::ServerContext*,
+                                       const v1::DetokenizeRequest* request,
+                                       v1::DetokenizeResponse* response) {
+  for (const int32_t id : request->ids()) {
+    response->mutable_text()->push_back(static_cast<char>(id));
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeInference::GetModel(grpc::ServerContext*,
+                                     const v1::GetModelRequest*,
+                                     v1::Model* response) {
+  response->set_name("fake");
+  response->set_family("linear_attn");
+  response->set_num_parameters(1'234'567);
+  response->set_exact(true);
+  return grpc::Status::OK;
+}
+
+void FakeSessions::Put(const v1::Session& session) {
+  MutexLock lock(mu_);
+  sessions_[session.id()] = session;
+}
+
+grpc::Status FakeSessions::Find(const std::string& id,
+                                v1::Session* response) const {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) {
+    return grpc::Status(grpc::StatusCode::NOT_FOUND, "no session '" + id + "'");
+  }
+  *response = found->second;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeSessions::Create(grpc::ServerContext*,
+                                  const v1::CreateSessionRequest* request,
+                                  v1::Session* response) {
+  MutexLock lock(mu_);
+  response->set_id(request->has_id() ? request->id() : "drawn");
+  sessions_[response->id()] = *response;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeSessions::Get(grpc::ServerContext*,
+                               const v1::GetSessionRequest* request,
+                               v1::Session* response) {
+  MutexLock lock(mu_);
+  return Find(request->id(), response);
+}
+
+// The page token is the last id of the page before.
+grpc::Status FakeSessions::List(grpc::ServerContext*,
+                                const v1::ListSessionsRequest* request,
+                                v1::ListSessionsResponse* response) {
+  MutexLock lock(mu_);
+  auto next = sessions_.upper_bound(request->page_token());
+  for (uint32_t i = 0; i < request->page_size() && next != sessions_.end();
+       ++i) {
+    *response->add_sessions() = next->second;
+    ++next;
+  }
+  if (next != sessions_.end()) {
+    response->set_next_page_token(
+        response->sessions(response->sessions_size() - 1).id());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeSessions::Append(grpc::ServerContext*,
+                                  const v1::AppendRequest* request,
+                                  v1::AppendResponse* response) {
+  MutexLock lock(mu_);
+  response->set_prompt_tokens(request->text().size());
+  return Find(request->session_id(), response->mutable_session());
+}
+
+grpc::Status FakeSessions::Suspend(grpc::ServerContext*,
+                                   const v1::SuspendSessionRequest* request,
+                                   v1::Session* response) {
+  MutexLock lock(mu_);
+  const grpc::Status status = Find(request->id(), response);
+  response->set_place(v1::SESSION_PLACE_SUSPENDED);
+  return status;
+}
+
+grpc::Status FakeSessions::Resume(grpc::ServerContext*,
+                                  const v1::ResumeSessionRequest* request,
+                                  v1::ResumeSessionResponse* response) {
+  MutexLock lock(mu_);
+  response->set_resumed_from(v1::RESUME_SOURCE_STORE);
+  response->set_resume_us(1'500);
+  return Find(request->id(), response->mutable_session());
+}
+
+grpc::Status FakeSessions::Fork(grpc::ServerContext*,
+                                const v1::ForkSessionRequest* request,
+                                v1::Session* response) {
+  MutexLock lock(mu_);
+  const grpc::Status status = Find(request->id(), response);
+  if (!status.ok()) return status;
+  response->set_id(request->has_new_id() ? request->new_id() : "drawn");
+  response->set_forked_from(request->id());
+  sessions_[response->id()] = *response;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeSessions::Delete(grpc::ServerContext*,
+                                  const v1::DeleteSessionRequest* request,
+                                  v1::DeleteSessionResponse*) {
+  MutexLock lock(mu_);
+  v1::Session session;
+  const grpc::Status status = Find(request->id(), &session);
+  sessions_.erase(request->id());
+  return status;
+}
+
+grpc::Status FakeSessions::Touch(grpc::ServerContext*,
+                                 const v1::TouchSessionRequest* request,
+                                 v1::Session* response) {
+  MutexLock lock(mu_);
+  return Find(request->id(), response);
+}
+
+FakeServer::FakeServer() {
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(&inference);
+  builder.RegisterService(&sessions);
+  server_ = builder.BuildAndStart();
+  CHECK(server_ != nullptr);
+  address_ = "127.0.0.1:" + std::to_string(port);
+}
+
+FakeServer::~FakeServer() {
+  server_->Shutdown(std::chrono::system_clock::now());
+}
+
+v1::GenerateResponse StartedMessage(const std::string& session_id) {
+  v1::GenerateResponse message;
+  v1::Started* started = message.mutable_started();
+  started->set_prompt_tokens(5);
+  started->set_session_id(session_id);
+  started->set_resumed_from(v1::RESUME_SOURCE_NONE);
+  return message;
+}
+
+v1::GenerateResponse DeltaMessage(const std::string& text,
+                                  uint32_t tokens_so_far, uint32_t index) {
+  v1::GenerateResponse message;
+  message.mutable_delta()->set_text(text);
+  message.mutable_delta()->set_index(index);
+  message.mutable_delta()->mutable_usage()->set_completion_tokens(
+      tokens_so_far);
+  return message;
+}
+
+v1::GenerateResponse FinishedMessage(uint32_t tokens) {
+  v1::GenerateResponse message;
+  v1::Finished* finished = message.mutable_finished();
+  finished->set_reason(v1::FINISH_REASON_LENGTH);
+  finished->mutable_usage()->set_completion_tokens(tokens);
+  return message;
+}
+
+FakeAnswer AnswerOf(const std::vector<std::string>& texts,
+                    const std::string& session_id) {
+  FakeAnswer answer;
+  uint32_t tokens = 0;
+  answer.messages.push_back(StartedMessage(session_id));
+  for (const std::string& text : texts) {
+    answer.messages.push_back(DeltaMessage(text, ++tokens));
+  }
+  answer.messages.push_back(FinishedMessage(tokens));
+  return answer;
+}
+
+FakeAnswer ErrorAnswer(grpc::StatusCode code, const std::string& text) {
+  FakeAnswer answer;
+  answer.status = grpc::Status(code, text);
+  return answer;
+}
+
+}  // namespace reprise

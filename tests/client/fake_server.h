@@ -1,0 +1,124 @@
+// A gRPC server in this process that answers like Reprise, from a script, and
+// remembers what it was asked.
+#ifndef TESTS_CLIENT_FAKE_SERVER_H_
+#define TESTS_CLIENT_FAKE_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
+#include "proto/inference.grpc.pb.h"
+
+namespace reprise {
+
+// What Generate answers.
+struct FakeAnswer {
+  std::vector<v1::GenerateResponse> messages;
+  grpc::Status status;
+  // After the messages, waits until the client cancels.
+  bool wait_for_cancel = false;
+  // Sends the last message again and again, until the client cancels.
+  bool endless = false;
+};
+
+class FakeInference final : public v1::Inference::Service {
+ public:
+  void SetAnswer(FakeAnswer answer);
+  v1::GenerateRequest last_request() const;
+  int cancelled_calls() const;
+
+  grpc::Status Generate(
+      grpc::ServerContext* context, const v1::GenerateRequest* request,
+      grpc::ServerWriter<v1::GenerateResponse>* writer) override;
+  // One token a byte.
+  grpc::Status Tokenize(grpc::ServerContext* context,
+                        const v1::TokenizeRequest* request,
+                        v1::TokenizeResponse* response) override;
+  grpc::Status Detokenize(grpc::ServerContext* context,
+                          const v1::DetokenizeRequest* request,
+                          v1::DetokenizeResponse* response) override;
+  grpc::Status GetModel(grpc::ServerContext* context,
+                        const v1::GetModelRequest* request,
+                        v1::Model* response) override;
+
+ private:
+  mutable Mutex mu_;
+  FakeAnswer answer_ ABSL_GUARDED_BY(mu_);
+  v1::GenerateRequest last_request_ ABSL_GUARDED_BY(mu_);
+  int cancelled_calls_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// A map of sessions. All calls but List answer NOT_FOUND for an unknown id.
+class FakeSessions final : public v1::Sessions::Service {
+ public:
+  void Put(const v1::Session& session);
+
+  grpc::Status Create(grpc::ServerContext* context,
+                      const v1::CreateSessionRequest* request,
+                      v1::Session* response) override;
+  grpc::Status Get(grpc::ServerContext* context,
+                   const v1::GetSessionRequest* request,
+                   v1::Session* response) override;
+  grpc::Status List(grpc::ServerContext* context,
+                    const v1::ListSessionsRequest* request,
+                    v1::ListSessionsResponse* response) override;
+  grpc::Status Append(grpc::ServerContext* context,
+                      const v1::AppendRequest* request,
+                      v1::AppendResponse* response) override;
+  grpc::Status Suspend(grpc::ServerContext* context,
+                       const v1::SuspendSessionRequest* request,
+                       v1::Session* response) override;
+  grpc::Status Resume(grpc::ServerContext* context,
+                      const v1::ResumeSessionRequest* request,
+                      v1::ResumeSessionResponse* response) override;
+  grpc::Status Fork(grpc::ServerContext* context,
+                    const v1::ForkSessionRequest* request,
+                    v1::Session* response) override;
+  grpc::Status Delete(grpc::ServerContext* context,
+                      const v1::DeleteSessionRequest* request,
+                      v1::DeleteSessionResponse* response) override;
+  grpc::Status Touch(grpc::ServerContext* context,
+                     const v1::TouchSessionRequest* request,
+                     v1::Session* response) override;
+
+ private:
+  grpc::Status Find(const std::string& id, v1::Session* response) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable Mutex mu_;
+  std::map<std::string, v1::Session> sessions_ ABSL_GUARDED_BY(mu_);
+};
+
+// Listens on a free loopback port for as long as it lives.
+class FakeServer {
+ public:
+  FakeServer();
+  ~FakeServer();
+
+  const std::string& address() const { return address_; }
+  FakeInference inference;
+  FakeSessions sessions;
+
+ private:
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+v1::GenerateResponse StartedMessage(const std::string& session_id);
+v1::GenerateResponse DeltaMessage(const std::string& text,
+                                  uint32_t tokens_so_far, uint32_t index = 0);
+v1::GenerateResponse FinishedMessage(uint32_t tokens);
+// Started, a Delta for each text, Finished.
+FakeAnswer AnswerOf(const std::vector<std::string>& texts,
+                    const std::string& session_id = "");
+// No message, only an error.
+FakeAnswer ErrorAnswer(grpc::StatusCode code, const std::string& text);
+
+}  // namespace reprise
+
+#endif  // TESTS_CLIENT_FAKE_SERVER_H_
