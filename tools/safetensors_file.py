@@ -1,0 +1,59 @@
+"""Reads and writes safetensors files, without the safetensors package.
+
+The format: 8 bytes little-endian length, a JSON header padded with spaces,
+then the tensors' bytes, one behind the other without holes. The header's
+padding makes the data start at a multiple of 8.
+"""
+
+import json
+import math
+import struct
+
+import numpy as np
+
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I32": "<i4", "I64": "<i8"}
+NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
+
+
+def write(path, tensors, metadata=None):
+    """Writes {name: numpy array}. Names are kept in the given order.
+
+    Wide types should come first: then every tensor is aligned to its own
+    element size as well, which some readers ask for.
+    """
+    header = {"__metadata__": metadata} if metadata else {}
+    end = 0
+    for name, array in tensors.items():
+        start, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)))
+        file.write(text)
+        for array in tensors.values():
+            file.write(np.ascontiguousarray(array).tobytes())
+
+
+def read(path):
+    """Returns {name: numpy array}; BF16 comes back as float32."""
+    with open(path, "rb") as file:
+        data = file.read()
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        at = 8 + length + entry["data_offsets"][0]
+        count = math.prod(entry["shape"])
+        if entry["dtype"] == "BF16":
+            halves = np.frombuffer(data, "<u2", count, at)
+            array = (halves.astype("<u4") << 16).view("<f4")
+        else:
+            array = np.frombuffer(data, DTYPES[entry["dtype"]], count, at)
+        tensors[name] = array.reshape(entry["shape"])
+    return tensors
