@@ -50,6 +50,11 @@ normaliser), trained from scratch on the King James Bible by
 real right after it is built: it writes text in the style of its source and
 knows nothing else.
 
+Linear attention of this kind has neither positions nor decay, so the model had
+to learn by itself what came just before. Expect phrases and sentences that
+hold together, not stories. Sequences longer than the longest training windows
+({windows[-1][1]} tokens) work, but the text gets worse.
+
 | | |
 | --- | --- |
 | parameters | {f['parameters']:,} |
@@ -89,8 +94,7 @@ chapter in {f['held_out_every']} ({f['held_chapters']} of them) is held out. \
 {run.first_loss * f['bits_per_byte']:.3f} bits/byte |
 {others}
 
-The losses after training are those of the stored float16 weights, computed in
-float32. The weights kept are those with the lowest held-out loss (step
+The losses after training are those of the stored float16 weights. The weights kept are those with the lowest held-out loss (step
 {run.best_step}), so the figure for windows of {length} is slightly flattering.
 
 ## Samples

@@ -287,14 +287,15 @@ def train(run, train_ids, held_ids):
         shown = time.monotonic()
         line = (
             f"step {run.step}/{options.steps} {run.elapsed() / 60:.1f} min "
-            f"train {sum(recent) / len(recent):.3f} window {window_length(run.progress())}"
+            f"train {sum(recent) / len(recent):.3f} "
+            f"window {window_length(run.progress())}"
         )
         recent = []
         if run.step % EVALUATE_EVERY == 0:
             line += f" held-out {run.evaluate(held_ids):.3f}"
-            if options.checkpoint:
-                run.save(options.checkpoint)
         print(line, flush=True)
+        if options.checkpoint:
+            run.save(options.checkpoint)
     if run.step % EVALUATE_EVERY:
         run.evaluate(held_ids)
 
@@ -306,7 +307,8 @@ def stored(weights):
 
 def parse_options():
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--out", type=pathlib.Path, default="models/embedded",
@@ -383,10 +385,12 @@ def main():
         options.out / "model.safetensors",
         {name: w.numpy() for name, w in halves.items()}, {"format": "pt"},
     )
-    print("measuring the stored weights in float32", flush=True)
+    print("measuring the stored weights", flush=True)
     weights = {name: w.float() for name, w in halves.items()}
     losses = {
-        length: held_out_loss(weights, config, held_ids, "f32", length)
+        length: held_out_loss(
+            weights, config, held_ids, options.precision, length
+        )
         for length in (EVALUATION_LENGTH, 4 * EVALUATION_LENGTH)
     }
     generator = torch.Generator().manual_seed(options.seed)
