@@ -53,7 +53,8 @@ knows nothing else.
 Linear attention of this kind has neither positions nor decay, so the model had
 to learn by itself what came just before. Expect phrases and sentences that
 hold together, not stories. Sequences longer than the longest training windows
-({windows[-1][1]} tokens) work, but the text gets worse.
+({windows[-1][1]} tokens) work, but the text gets worse. Greedy decoding
+soon repeats itself; temperature 0.8 reads better.
 
 | | |
 | --- | --- |
@@ -88,14 +89,15 @@ chapter in {f['held_out_every']} ({f['held_chapters']} of them) is held out. \
 | steps done | {run.step} ({stop}) |
 | tokens seen | {seen:,} ({seen / f['train_tokens']:.1f} times the text) |
 | time | {f['minutes']:.1f} minutes |
-| machine | {f['machine']}, {options.threads} thread(s), shared with other work |
+| machine | {f['machine']}, {options.threads} thread(s) |
 | software | {f['versions']} |
 | held-out loss before | {run.first_loss:.3f} nats/token, \
 {run.first_loss * f['bits_per_byte']:.3f} bits/byte |
 {others}
 
-The losses after training are those of the stored float16 weights. The weights kept are those with the lowest held-out loss (step
-{run.best_step}), so the figure for windows of {length} is slightly flattering.
+The losses after training are those of the stored float16 weights, with matrix
+products in {options.precision}. The weights kept are those with the lowest
+held-out loss in windows of {length} tokens (step {run.best_step}).
 
 ## Samples
 
