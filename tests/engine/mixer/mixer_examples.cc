@@ -1,0 +1,158 @@
+#include "tests/engine/mixer/mixer_examples.h"
+
+#include <cmath>
+#include <random>
+#include <utility>
+
+namespace reprise {
+namespace {
+
+constexpr int64_t kModelWidth = 64;
+
+class Builder {
+ public:
+  Builder(std::string name, uint32_t seed) : random_(seed) {
+    example_.name = std::move(name);
+    example_.d_model = kModelWidth;
+  }
+
+  // Outputs of about the size of the inputs.
+  LinearRef Linear(const std::string& name, int64_t out, int64_t in,
+                   bool bias) {
+    LinearRef ref;
+    ref.weight = Tensor(name + ".weight", {out, in}, /*mean=*/0,
+                        1 / std::sqrt(static_cast<float>(in)));
+    if (bias) ref.bias = Tensor(name + ".bias", {out}, 0, 0.3F);
+    return ref;
+  }
+  TensorRef Tensor(const std::string& name, std::vector<int64_t> shape,
+                   float mean, float deviation) {
+    int64_t elements = 1;
+    for (const int64_t dimension : shape) elements *= dimension;
+    std::normal_distribution<float> normal(mean, deviation);
+    ExampleTensor tensor{std::move(shape), {}};
+    for (int64_t i = 0; i < elements; ++i) {
+      tensor.values.push_back(normal(random_));
+    }
+    example_.tensors[name] = std::move(tensor);
+    return {name, "the example"};
+  }
+  MixerExample Finish(MixerDescription description) {
+    example_.description = std::move(description);
+    return std::move(example_);
+  }
+
+ private:
+  std::mt19937 random_;
+  MixerExample example_;
+};
+
+struct AttentionShape {
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t key_dim;
+  int64_t value_dim;
+};
+
+LinearAttentionDescription Attention(Builder& builder, AttentionShape shape,
+                                     FeatureMap map, bool bias) {
+  LinearAttentionDescription d;
+  d.heads = shape.heads;
+  d.kv_heads = shape.kv_heads;
+  d.key_dim = shape.key_dim;
+  d.value_dim = shape.value_dim;
+  d.q = builder.Linear("q", d.heads * d.key_dim, kModelWidth, bias);
+  d.k = builder.Linear("k", d.kv_heads * d.key_dim, kModelWidth, bias);
+  d.v = builder.Linear("v", d.kv_heads * d.value_dim, kModelWidth, bias);
+  d.o = builder.Linear("o", kModelWidth, d.heads * d.value_dim, bias);
+  d.feature_map = map;
+  const auto layer = [&](const std::string& name, bool layer_bias) {
+    return builder.Linear(name, d.key_dim, d.key_dim, layer_bias);
+  };
+  if (map == FeatureMap::kElementwiseProduct) {
+    d.q_layers = {layer("q1", true), layer("q2", true)};
+    d.k_layers = {layer("k1", true), layer("k2", true)};
+  } else if (map == FeatureMap::kHedgehog || map == FeatureMap::kT2r) {
+    const bool layer_bias = map == FeatureMap::kHedgehog;
+    d.q_layers.layer1 = layer("q1", layer_bias);
+    d.k_layers.layer1 = layer("k1", layer_bias);
+  }
+  d.scale = 1 / std::sqrt(static_cast<float>(FeatureDim(map, d.key_dim)));
+  d.epsilon = 1e-10F;
+  return d;
+}
+
+void AddOutputNorm(Builder& builder, LinearAttentionDescription& d) {
+  d.output_norm =
+      NormDescription{.kind = NormKind::kRms,
+                      .eps = 1e-5F,
+                      .weight = builder.Tensor("norm", {d.value_dim}, 1, 0.3F),
+                      .bias = {}};
+}
+
+MixerExample GatedFfnExample() {
+  Builder builder("GatedFfn", 1);
+  GatedFfnDescription d;
+  d.width = 96;
+  d.gate = builder.Linear("gate", d.width, kModelWidth, false);
+  d.up = builder.Linear("up", d.width, kModelWidth, false);
+  d.down = builder.Linear("down", kModelWidth, d.width, false);
+  return builder.Finish(d);
+}
+
+MixerExample PlainFfnExample(std::string name, Activation activation) {
+  Builder builder(std::move(name), 2);
+  PlainFfnDescription d;
+  d.width = 96;
+  d.activation = activation;
+  d.up = builder.Linear("up", d.width, kModelWidth, true);
+  d.down = builder.Linear("down", kModelWidth, d.width, true);
+  return builder.Finish(d);
+}
+
+// Maps whose features are positive, so that the quotient is well-conditioned.
+MixerExample Normalized(std::string name, FeatureMap map,
+                        AttentionShape shape) {
+  Builder builder(std::move(name), 3);
+  LinearAttentionDescription d =
+      Attention(builder, shape, map, /*bias=*/map == FeatureMap::kEluPlusOne);
+  d.normalize = true;
+  return builder.Finish(d);
+}
+
+MixerExample WithOutputNorm(std::string name, FeatureMap map,
+                            AttentionShape shape) {
+  Builder builder(std::move(name), 4);
+  LinearAttentionDescription d = Attention(builder, shape, map, /*bias=*/false);
+  d.q_sum_to_one = d.k_sum_to_one = map == FeatureMap::kRelu;
+  AddOutputNorm(builder, d);
+  return builder.Finish(d);
+}
+
+}  // namespace
+
+std::vector<MixerExample> MixerExamples() {
+  std::vector<MixerExample> examples;
+  examples.push_back(GatedFfnExample());
+  examples.push_back(PlainFfnExample("PlainFfnRelu", Activation::kRelu));
+  examples.push_back(PlainFfnExample("PlainFfnGelu", Activation::kGelu));
+  // Odd sizes, grouped heads, and value dimensions unlike key dimensions.
+  examples.push_back(Normalized("LinearAttentionElu", FeatureMap::kEluPlusOne,
+                                {4, 2, 12, 20}));
+  examples.push_back(Normalized("LinearAttentionHedgehog",
+                                FeatureMap::kHedgehog, {3, 3, 16, 16}));
+  examples.push_back(
+      WithOutputNorm("LinearAttentionRelu", FeatureMap::kRelu, {2, 2, 32, 64}));
+  examples.push_back(WithOutputNorm("LinearAttentionIdentity",
+                                    FeatureMap::kIdentity, {6, 3, 7, 9}));
+  examples.push_back(WithOutputNorm("LinearAttentionProduct",
+                                    FeatureMap::kElementwiseProduct,
+                                    {2, 1, 24, 24}));
+  examples.push_back(
+      WithOutputNorm("LinearAttentionT2r", FeatureMap::kT2r, {4, 4, 16, 16}));
+  examples.push_back(
+      WithOutputNorm("LinearAttentionDpfp", FeatureMap::kDpfp, {2, 2, 8, 16}));
+  return examples;
+}
+
+}  // namespace reprise
