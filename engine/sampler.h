@@ -1,10 +1,29 @@
 // Chooses the next token from a row of logits.
 //
-// Order: logit bias, penalties, temperature, then top-k, typical-p, top-p and
-// min-p each on what the one before left, then a draw. Randomness is a counter-based
-// generator (Philox 4x32-10, Salmon et al. 2011) keyed by the seed; its counter
-// lives in the session, so a seed means the same in any batch and after any
-// resume.
+// Order: logit bias, penalties, banned tokens, temperature, then top-k,
+// typical-p, top-p and min-p each on what the one before left, then a draw.
+//
+//   bias        added to the logit; entries of one token add up
+//   repetition  a positive logit is divided by r^min(1, w), another one is
+//               multiplied by it (Keskar et al. 2019), where w is the token's
+//               weight: its decayed count, the sum of decay^age over its
+//               occurrences, the latest token of the session having age 0
+//   presence    subtracted if the token occurred at all
+//   frequency   frequency * w is subtracted (presence, frequency and decay are
+//               those of the rwkv package; decay 1 gives the common ones)
+//   top-k       the k most likely
+//   typical-p   the fewest tokens that reach typical_p, those nearest to the
+//               expected information first (Meister et al. 2023)
+//   top-p       the fewest tokens that reach top_p, the most likely first
+//               (Holtzman et al. 2020)
+//   min-p       those at least min_p times as likely as the most likely one
+//               (Nguyen et al. 2024)
+//
+// Each of these sees probabilities that add up to 1 over what is left. Equal
+// ones are taken in the order of their ids. The draw walks the tokens that are
+// left in the order of their ids. Randomness is a counter-based generator
+// (engine/philox.h) keyed by the seed; its counter lives in the session, so a
+// seed means the same in any batch and after any resume.
 #ifndef ENGINE_SAMPLER_H_
 #define ENGINE_SAMPLER_H_
 
@@ -22,15 +41,15 @@ namespace reprise {
 
 // Defaults change nothing: they sample from softmax(logits).
 struct SamplingParams {
-  float temperature = 1;     // 0..2; 0 is greedy
-  int32_t top_k = 0;         // 0 = off, else 1..vocabulary
-  float top_p = 1;           // (0, 1]
-  float min_p = 0;           // [0, 1)
-  float typical_p = 1;       // (0, 1]
-  float repetition_penalty = 1;  // (0, 10]
-  float presence_penalty = 0;    // -2..2
-  float frequency_penalty = 0;   // -2..2
-  float penalty_decay = 1;       // (0, 1], per token of distance
+  float temperature = 1;                  // 0..2; 0 is greedy
+  int32_t top_k = 0;                      // 0 = off, else 1..vocabulary
+  float top_p = 1;                        // (0, 1]
+  float min_p = 0;                        // [0, 1)
+  float typical_p = 1;                    // (0, 1]
+  float repetition_penalty = 1;           // (0, 10]
+  float presence_penalty = 0;             // -2..2
+  float frequency_penalty = 0;            // -2..2
+  float penalty_decay = 1;                // (0, 1], per token of distance
   std::optional<int32_t> penalty_last_n;  // 0..65536; none = whole session
   std::vector<std::pair<int32_t, float>> logit_bias;  // <= 1024; -100..100
   uint64_t seed = 0;
@@ -54,10 +73,10 @@ struct SampledToken {
 
 // What one draw needs beside the logits and the session's memory.
 struct SampleOptions {
-  int32_t top_logprobs = 0;  // 0..20
-  bool logprob = false;      // fill SampledToken::logprob (and top)
-  std::span<const int32_t> banned;  // never chosen (end of text before
-                                    // min_new_tokens, say)
+  int32_t top_logprobs = 0;              // 0..20
+  bool logprob = false;                  // fill SampledToken::logprob (and top)
+  std::span<const int32_t> banned = {};  // never chosen (end of text before
+                                         // min_new_tokens, say)
 };
 
 // Scratch for a vocabulary; one per thread that samples.
@@ -65,26 +84,48 @@ class Sampler {
  public:
   explicit Sampler(int64_t vocab_size);
 
-  // Chooses a token. `logits` is overwritten. Advances `memory.draws` by one
-  // unless greedy, and nothing else: call RememberToken for every token that
-  // joins the session. `position` is that of the token being chosen. Ties go to
-  // the lower id. Not-finite logits are treated as -infinity; if none is left,
-  // token 0 is returned with log-probability -infinity.
+  // Chooses a token. `logits`, one for each of the vocabulary, may be
+  // overwritten; `params` are valid. Advances `memory.draws` by one unless
+  // greedy, and nothing else: call RememberToken for every token that joins the
+  // session. `position` is that of the token being chosen. Ties go to the lower
+  // id. Not-finite logits are treated as -infinity; if none is left, token 0 is
+  // returned with log-probability -infinity. Takes time linear in the
+  // vocabulary; allocates nothing but SampledToken::top.
   SampledToken Sample(std::span<float> logits, const SamplingParams& params,
                       const SampleOptions& options, int64_t position,
                       SamplerMemory& memory);
 
  private:
+  // A token that may still be chosen.
   struct Candidate {
-    float logit;
-    int32_t token;
+    int32_t token = 0;
+    double cost = 0;         // (highest logit - logit) / temperature
+    double probability = 0;  // exp(-cost): not divided by the total
   };
-  std::vector<Candidate> candidates_;  // [vocab]
-  std::vector<float> probabilities_;   // [vocab]
+
+  void ApplyPenalties(const SamplingParams& params, int64_t position,
+                      const SamplerMemory& memory);
+  void ApplyPenalty(const SamplingParams& params, int32_t token, double weight);
+  int32_t ChooseGreedily() const;
+  int32_t Draw(const SamplingParams& params, double uniform);
+  void StartWithAll();
+  void StartWithTopK(size_t top_k);
+  void ComputeProbabilities(float temperature);
+  void KeepTypical(double typical_p);
+  void KeepMinP(double min_p);
+  double TotalProbability() const;
+  template <typename Rank>
+  void KeepFewest(double share, Rank rank);
+
+  std::vector<float> adjusted_;        // [vocab] logits after the penalties
+  std::vector<double> weights_;        // [vocab] 0 between calls
+  std::vector<Candidate> candidates_;  // up to [vocab], ascending by token
+  std::vector<Candidate> undecided_;   // up to [vocab]
 };
 
 // Records that `token` stands at `position` of the session, prompt or output.
-// `decay` is the request's penalty_decay.
+// `decay` is the request's penalty_decay. A token's weight fades by the decay
+// of the request at hand since the token last occurred.
 void RememberToken(int32_t token, int64_t position, float decay,
                    SamplerMemory& memory);
 
@@ -92,7 +133,8 @@ void RememberToken(int32_t token, int64_t position, float decay,
 // Tokens from before the first request that asked are not in it.
 void GrowWindow(const SamplingParams& params, SamplerMemory& memory);
 
-// log softmax(logits)[token] and the `top` most likely tokens.
+// log softmax(logits)[token] and the `top` most likely tokens. Not-finite
+// logits are treated as -infinity; tokens that have it are not among the top.
 SampledToken ScoreToken(std::span<const float> logits, int32_t token,
                         int32_t top);
 

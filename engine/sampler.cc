@@ -1,0 +1,333 @@
+#include "engine/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "engine/base/log.h"
+#include "engine/philox.h"
+
+namespace reprise {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+// Keeps an adjusted logit finite: infinity would mean "never", or win over
+// everything.
+float ToFinite(double logit) {
+  constexpr double kMax = std::numeric_limits<float>::max();
+  return static_cast<float>(std::clamp(logit, -kMax, kMax));
+}
+
+// Puts the `top` most likely tokens into `best`, the lower id first of equals.
+void FindTop(std::span<const float> logits, int32_t top,
+             std::vector<TokenLogprob>* best) {
+  if (top <= 0) return;
+  const auto limit = static_cast<size_t>(top);
+  best->reserve(limit + 1);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float logit = logits[i];
+    if (!std::isfinite(logit)) continue;
+    if (best->size() == limit && !(logit > best->back().logprob)) continue;
+    const auto place = std::upper_bound(
+        best->begin(), best->end(), logit,
+        [](float a, const TokenLogprob& b) { return a > b.logprob; });
+    best->insert(place, {static_cast<int32_t>(i), logit});
+    if (best->size() > limit) best->pop_back();
+  }
+}
+
+}  // namespace
+
+Sampler::Sampler(int64_t vocab_size)
+    : adjusted_(static_cast<size_t>(vocab_size)),
+      weights_(static_cast<size_t>(vocab_size)) {
+  candidates_.reserve(static_cast<size_t>(vocab_size));
+  undecided_.reserve(static_cast<size_t>(vocab_size));
+}
+
+SampledToken Sampler::Sample(std::span<float> logits,
+                             const SamplingParams& params,
+                             const SampleOptions& options, int64_t position,
+                             SamplerMemory& memory) {
+  CHECK(logits.size() == adjusted_.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    adjusted_[i] = std::isfinite(logits[i]) ? logits[i] : kNever;
+  }
+  for (const auto& [token, bias] : params.logit_bias) {
+    if (adjusted_[token] == kNever) continue;
+    adjusted_[token] = ToFinite(double{adjusted_[token]} + bias);
+  }
+  ApplyPenalties(params, position, memory);
+  for (const int32_t token : options.banned) {
+    if (token >= 0 && token < std::ssize(adjusted_)) adjusted_[token] = kNever;
+  }
+  const int32_t token =
+      params.temperature == 0
+          ? ChooseGreedily()
+          : Draw(params, PhiloxUniform(params.seed, memory.draws++));
+  SampledToken result;
+  if (options.logprob) {
+    result = ScoreToken(logits, std::max(token, 0), options.top_logprobs);
+  }
+  result.token = token;
+  if (token < 0) {
+    result.token = 0;
+    result.logprob = kNever;
+  }
+  return result;
+}
+
+void Sampler::ApplyPenalties(const SamplingParams& params, int64_t position,
+                             const SamplerMemory& memory) {
+  if (params.repetition_penalty == 1 && params.presence_penalty == 0 &&
+      params.frequency_penalty == 0) {
+    return;
+  }
+  const double decay = params.penalty_decay;
+  if (!params.penalty_last_n.has_value()) {
+    for (const TokenOccurrence& seen : memory.occurrences) {
+      const auto age = static_cast<double>(position - 1 - seen.position);
+      ApplyPenalty(params, seen.token, seen.weight * std::pow(decay, age));
+    }
+    return;
+  }
+  // Adds up the weights inside the window, the newest token first; then every
+  // token is penalised where it is met first and its weight taken away.
+  const std::span<const int32_t> window(memory.window);
+  const std::span<const int32_t> last = window.last(
+      std::min(window.size(), static_cast<size_t>(*params.penalty_last_n)));
+  double fade = 1;
+  for (auto it = last.rbegin(); it != last.rend(); ++it) {
+    weights_[*it] += fade;
+    fade *= decay;
+  }
+  for (auto it = last.rbegin(); it != last.rend(); ++it) {
+    // -1 marks a token that was met already. A weight that faded to 0 is none:
+    // presence still counts.
+    const double weight = std::exchange(weights_[*it], -1);
+    if (weight >= 0) ApplyPenalty(params, *it, weight);
+  }
+  for (const int32_t token : last) weights_[token] = 0;
+}
+
+void Sampler::ApplyPenalty(const SamplingParams& params, int32_t token,
+                           double weight) {
+  float& logit = adjusted_[token];
+  if (logit == kNever) return;
+  const double factor =
+      std::pow(double{params.repetition_penalty}, std::min(1.0, weight));
+  double value = logit > 0 ? logit / factor : logit * factor;
+  value -= params.presence_penalty;
+  value -= params.frequency_penalty * weight;
+  logit = ToFinite(value);
+}
+
+int32_t Sampler::ChooseGreedily() const {
+  int32_t best = -1;
+  float highest = kNever;
+  for (size_t i = 0; i < adjusted_.size(); ++i) {
+    if (adjusted_[i] <= highest) continue;
+    highest = adjusted_[i];
+    best = static_cast<int32_t>(i);
+  }
+  return best;
+}
+
+// Returns -1 if no token is possible.
+int32_t Sampler::Draw(const SamplingParams& params, double uniform) {
+  if (params.top_k > 0) {
+    StartWithTopK(static_cast<size_t>(params.top_k));
+  } else {
+    StartWithAll();
+  }
+  if (candidates_.empty()) return -1;
+  ComputeProbabilities(params.temperature);
+  if (params.typical_p < 1) KeepTypical(params.typical_p);
+  if (params.top_p < 1) {
+    KeepFewest(params.top_p,
+               [](const Candidate& candidate) { return candidate.cost; });
+  }
+  if (params.min_p > 0) KeepMinP(params.min_p);
+  double rest = uniform * TotalProbability();
+  int32_t chosen = -1;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.probability == 0) continue;
+    chosen = candidate.token;  // the last one if rounding leaves a rest
+    rest -= candidate.probability;
+    if (rest < 0) break;
+  }
+  return chosen;
+}
+
+// Both leave the negative logit as the cost.
+void Sampler::StartWithAll() {
+  candidates_.clear();
+  for (size_t i = 0; i < adjusted_.size(); ++i) {
+    if (adjusted_[i] == kNever) continue;
+    candidates_.push_back({static_cast<int32_t>(i), -adjusted_[i], 0});
+  }
+}
+
+// A heap of the best so far, the worst of them on top, turns nearly all tokens
+// away after one comparison.
+void Sampler::StartWithTopK(size_t top_k) {
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    return std::pair(a.cost, a.token) < std::pair(b.cost, b.token);
+  };
+  candidates_.clear();
+  for (size_t i = 0; i < adjusted_.size(); ++i) {
+    if (adjusted_[i] == kNever) continue;
+    const double cost = -adjusted_[i];
+    if (candidates_.size() == top_k) {
+      // Of equal ones the earlier stays: its id is lower.
+      if (cost >= candidates_.front().cost) continue;
+      std::pop_heap(candidates_.begin(), candidates_.end(), better);
+      candidates_.pop_back();
+    }
+    candidates_.push_back({static_cast<int32_t>(i), cost, 0});
+    std::push_heap(candidates_.begin(), candidates_.end(), better);
+  }
+  std::sort(
+      candidates_.begin(), candidates_.end(),
+      [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
+}
+
+void Sampler::ComputeProbabilities(float temperature) {
+  double lowest = candidates_.front().cost;
+  for (const Candidate& candidate : candidates_) {
+    lowest = std::min(lowest, candidate.cost);
+  }
+  for (Candidate& candidate : candidates_) {
+    candidate.cost = (candidate.cost - lowest) / temperature;
+    candidate.probability = std::exp(-candidate.cost);
+  }
+}
+
+double Sampler::TotalProbability() const {
+  double total = 0;
+  for (const Candidate& candidate : candidates_) {
+    total += candidate.probability;
+  }
+  return total;
+}
+
+// Keeps the fewest candidates whose probabilities reach `share` of the total,
+// those of the lowest rank (>= 0) first. Ranks are put into bins first: one bin
+// holds the last one to be kept, and only that bin is sorted.
+template <typename Rank>
+void Sampler::KeepFewest(double share, Rank rank) {
+  constexpr size_t kBins = 1024;
+  constexpr double kBinsPerUnit = 32;  // ranks beyond 32 share the last bin
+  const auto bin_of = [rank](const Candidate& candidate) {
+    return static_cast<size_t>(
+        std::min<double>(rank(candidate) * kBinsPerUnit, kBins - 1));
+  };
+  const auto before = [rank](const Candidate& a, const Candidate& b) {
+    return std::pair(rank(a), a.token) < std::pair(rank(b), b.token);
+  };
+  std::array<double, kBins> mass = {};
+  for (const Candidate& candidate : candidates_) {
+    mass[bin_of(candidate)] += candidate.probability;
+  }
+  const double target = share * std::accumulate(mass.begin(), mass.end(), 0.0);
+  double kept = 0;
+  size_t bin = 0;
+  while (bin + 1 < kBins && kept + mass[bin] < target) kept += mass[bin++];
+  undecided_.clear();
+  for (const Candidate& candidate : candidates_) {
+    if (bin_of(candidate) == bin) undecided_.push_back(candidate);
+  }
+  std::sort(undecided_.begin(), undecided_.end(), before);
+  // The first that reaches the target is kept too. If rounding lets none do so,
+  // the whole bin is.
+  const auto last = std::find_if(undecided_.begin(), undecided_.end(),
+                                 [&](const Candidate& candidate) {
+                                   kept += candidate.probability;
+                                   return kept >= target;
+                                 });
+  std::erase_if(candidates_, [&](const Candidate& candidate) {
+    const size_t its_bin = bin_of(candidate);
+    if (its_bin != bin) return its_bin > bin;
+    return last != undecided_.end() && before(*last, candidate);
+  });
+}
+
+// A token's information is its cost plus a constant, so that its distance from
+// the expected information is that of its cost from the expected cost.
+void Sampler::KeepTypical(double typical_p) {
+  double expected = 0;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.probability == 0) continue;  // the cost may be infinite
+    expected += candidate.probability * candidate.cost;
+  }
+  expected /= TotalProbability();
+  KeepFewest(typical_p, [expected](const Candidate& candidate) {
+    return std::abs(candidate.cost - expected);
+  });
+}
+
+void Sampler::KeepMinP(double min_p) {
+  double highest = 0;
+  for (const Candidate& candidate : candidates_) {
+    highest = std::max(highest, candidate.probability);
+  }
+  std::erase_if(candidates_, [&](const Candidate& candidate) {
+    return candidate.probability < min_p * highest;
+  });
+}
+
+void RememberToken(int32_t token, int64_t position, float decay,
+                   SamplerMemory& memory) {
+  const auto place = std::lower_bound(
+      memory.occurrences.begin(), memory.occurrences.end(), token,
+      [](const TokenOccurrence& a, int32_t b) { return a.token < b; });
+  if (place == memory.occurrences.end() || place->token != token) {
+    memory.occurrences.insert(place, {token, 1, position});
+  } else {
+    const double faded = std::pow(
+        double{decay}, static_cast<double>(position - place->position));
+    place->weight = static_cast<float>(place->weight * faded + 1);
+    place->position = position;
+  }
+  if (memory.window_limit == 0) return;
+  if (std::ssize(memory.window) >= memory.window_limit) {
+    memory.window.erase(memory.window.begin());
+  }
+  memory.window.push_back(token);
+}
+
+void GrowWindow(const SamplingParams& params, SamplerMemory& memory) {
+  if (!params.penalty_last_n.has_value()) return;
+  memory.window_limit =
+      std::max<int64_t>(memory.window_limit, *params.penalty_last_n);
+}
+
+SampledToken ScoreToken(std::span<const float> logits, int32_t token,
+                        int32_t top) {
+  SampledToken result{.token = token, .logprob = kNever, .top = {}};
+  float highest = kNever;
+  for (const float logit : logits) {
+    if (std::isfinite(logit)) highest = std::max(highest, logit);
+  }
+  if (highest == kNever) return result;
+  double total = 0;
+  for (const float logit : logits) {
+    if (std::isfinite(logit)) total += std::exp(double{logit} - highest);
+  }
+  // Subtracted one after the other: their sum would lose digits.
+  const double log_total = std::log(total);
+  const auto logprob = [highest, log_total](float logit) {
+    if (!std::isfinite(logit)) return kNever;
+    return static_cast<float>(double{logit} - highest - log_total);
+  };
+  result.logprob = logprob(logits[token]);
+  FindTop(logits, top, &result.top);
+  for (TokenLogprob& entry : result.top) entry.logprob = logprob(entry.logprob);
+  return result;
+}
+
+}  // namespace reprise
