@@ -1,5 +1,6 @@
 #include "client/commands.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,7 +10,6 @@
 #include "client/turn.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
-#include "nlohmann/json.hpp"
 
 namespace reprise {
 
