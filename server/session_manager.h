@@ -10,8 +10,8 @@
 //
 // Every commit writes the snapshot to the store before it is acknowledged, so a
 // resident session is a cache of a stored one and giving its slot back loses
-// nothing. Between the two lies a cache of snapshot bytes in memory, with a byte
-// budget of its own, filled when a slot is given back.
+// nothing. Between the two lies a cache of snapshot bytes in memory, with a
+// byte budget of its own, filled when a slot is given back.
 #ifndef SERVER_SESSION_MANAGER_H_
 #define SERVER_SESSION_MANAGER_H_
 
@@ -30,48 +30,10 @@
 #include "engine/state/state_layout.h"
 #include "engine/state/state_pool.h"
 #include "server/metrics.h"
+#include "server/session_lease.h"
 #include "server/store/snapshot_store.h"
 
 namespace reprise {
-
-class SessionManager;
-
-// The exclusive right to a session and to the slot its state is in, or to a
-// slot of a stateless request. Movable, used by one thread at a time; must not
-// outlive its manager. Destroying it without Commit rolls back: the session is
-// at its committed revision, as if the turn had not been.
-class SessionLease {
- public:
-  SessionLease() = default;
-  ~SessionLease();
-  SessionLease(SessionLease&& other) noexcept;
-  SessionLease& operator=(SessionLease&& other) noexcept;
-
-  std::byte* slot() const { return slot_.data(); }
-  // The bookkeeping, advanced by the holder together with the state.
-  SessionRecord& record() { return record_; }
-  // Call before the first change of the state or the record: an unchanged
-  // session stays resident when the lease ends.
-  void MarkChanged() { changed_ = true; }
-
-  bool stateless() const { return key_.id.empty(); }
-  const SessionKey& key() const { return key_; }
-  ResumeSource source() const { return source_; }
-  const std::string& resume_reason() const { return resume_reason_; }
-  int64_t resume_us() const { return resume_us_; }
-  explicit operator bool() const { return manager_ != nullptr; }
-
- private:
-  friend class SessionManager;
-  SessionManager* manager_ = nullptr;
-  SessionKey key_;  // id empty: stateless
-  StateSlot slot_;
-  SessionRecord record_;
-  bool changed_ = false;
-  ResumeSource source_ = ResumeSource::kNone;
-  std::string resume_reason_;
-  int64_t resume_us_ = 0;
-};
 
 enum class SessionPlace { kActive, kResident, kMemory, kSuspended };
 
@@ -81,10 +43,10 @@ struct SessionInfo {
 };
 
 struct SessionManagerOptions {
-  int64_t num_slots = 64;                       // leased and resident together
-  int64_t memory_tier_bytes = 256 << 20;        // snapshots in memory
-  int64_t idle_timeout_ms = 10 * 60 * 1000;     // resident, then suspended
-  int64_t max_sessions = 1'000'000;             // stored
+  int64_t num_slots = 64;                    // leased and resident together
+  int64_t memory_tier_bytes = 256 << 20;     // snapshots in memory
+  int64_t idle_timeout_ms = 10 * 60 * 1000;  // resident, then suspended
+  int64_t max_sessions = 1'000'000;          // stored
 };
 
 // Thread-safe. Functions block on the store where they say so; run those on an
