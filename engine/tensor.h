@@ -23,8 +23,7 @@ struct MatrixView {
       : data(data), rows(rows), cols(cols), stride(stride) {}
   // A view of const elements from one of mutable ones.
   template <typename U>
-    requires std::is_same_v<const U, T>
-  MatrixView(const MatrixView<U>& other)
+  requires std::is_same_v<const U, T> MatrixView(const MatrixView<U>& other)
       : MatrixView(other.data, other.rows, other.cols, other.stride) {}
 
   T* Row(int64_t row) const { return data + row * stride; }

@@ -68,9 +68,8 @@ uint32_t Crc32c(std::string_view data, uint32_t crc) {
 
 absl::StatusOr<std::string_view> ByteReader::GetBytes(uint64_t size) {
   if (size > rest_.size()) {
-    return absl::DataLossError(absl::StrCat("needs ", size,
-                                            " more bytes, has ",
-                                            rest_.size()));
+    return absl::DataLossError(
+        absl::StrCat("needs ", size, " more bytes, has ", rest_.size()));
   }
   const std::string_view bytes = rest_.substr(0, size);
   rest_.remove_prefix(size);

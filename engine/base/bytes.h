@@ -37,10 +37,10 @@ uint32_t Crc32c(std::string_view data, uint32_t crc = 0);
 class ByteWriter {
  public:
   template <typename T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   void Put(T value) {
-    PutBytes(std::string_view(reinterpret_cast<const char*>(&value),
-                              sizeof(value)));
+    PutBytes(
+        std::string_view(reinterpret_cast<const char*>(&value), sizeof(value)));
   }
   void PutBytes(std::string_view bytes) { out_.append(bytes); }
   // A 32-bit length, then the bytes.
@@ -64,8 +64,7 @@ class ByteReader {
   explicit ByteReader(std::string_view data) : rest_(data) {}
 
   template <typename T>
-    requires std::is_arithmetic_v<T>
-  absl::StatusOr<T> Get() {
+  requires std::is_arithmetic_v<T> absl::StatusOr<T> Get() {
     absl::StatusOr<std::string_view> bytes = GetBytes(sizeof(T));
     if (!bytes.ok()) return bytes.status();
     T value;

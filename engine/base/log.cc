@@ -92,9 +92,8 @@ void SetLogLevel(LogLevel level) {
 
 void SetLogFormat(LogFormat format) {
   g_format = format;
-  Logger().set_pattern(
-      format == LogFormat::kJson ? kJsonPattern : kTextPattern,
-      spdlog::pattern_time_type::utc);
+  Logger().set_pattern(format == LogFormat::kJson ? kJsonPattern : kTextPattern,
+                       spdlog::pattern_time_type::utc);
 }
 
 void LogDebug(std::string_view message, LogFields fields) {

@@ -60,10 +60,10 @@ void LogError(std::string_view message, LogFields fields = {});
 
 // Ends the process if a condition that only our own bug can break does not
 // hold. Never for bytes from outside: those are an absl::Status.
-#define CHECK(condition)                                       \
-  do {                                                         \
-    if (!(condition)) [[unlikely]]                             \
-      ::reprise::CheckFailed(__FILE__, __LINE__, #condition);  \
+#define CHECK(condition)                                      \
+  do {                                                        \
+    if (!(condition)) [[unlikely]]                            \
+      ::reprise::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (false)
 
 #endif  // ENGINE_BASE_LOG_H_

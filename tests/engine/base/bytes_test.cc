@@ -44,8 +44,7 @@ TEST(ByteReaderTest, RefusesToReadPastTheEndAndReadsNothing) {
   writer.PutSized("abcdef");
   for (size_t size = 0; size < writer.data().size(); ++size) {
     ByteReader reader(std::string_view(writer.data()).substr(0, size));
-    EXPECT_EQ(reader.GetSized().status().code(),
-              absl::StatusCode::kDataLoss);
+    EXPECT_EQ(reader.GetSized().status().code(), absl::StatusCode::kDataLoss);
     EXPECT_EQ(reader.remaining(), size);
   }
   ByteReader reader("abc");
