@@ -18,31 +18,9 @@
 #include <variant>
 #include <vector>
 
+#include "engine/model/tensor_ref.h"
+
 namespace reprise {
-
-// A tensor of the checkpoint. No name: the model has no such tensor.
-struct TensorRef {
-  std::string name;
-  // The config fields that set its shape, for messages: "hidden_size".
-  std::string fields;
-
-  explicit operator bool() const { return !name.empty(); }
-};
-
-// y = x W^T + b; W is stored as [out, in].
-struct LinearRef {
-  TensorRef weight;
-  TensorRef bias;
-};
-
-enum class NormKind { kRms, kLayer };
-
-struct NormDescription {
-  NormKind kind = NormKind::kRms;
-  float eps = 0;
-  TensorRef weight;  // none: ones
-  TensorRef bias;    // kLayer only; none: zeros
-};
 
 // What is applied to queries and keys, d numbers per head.
 enum class FeatureMap {

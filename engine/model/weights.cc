@@ -112,12 +112,17 @@ absl::StatusOr<Linear> Weights::MakeHeadLinear(
 
 absl::StatusOr<std::vector<float>> Weights::Vector(const TensorRef& ref,
                                                    int64_t size) {
+  return Tensor(ref, {size});
+}
+
+absl::StatusOr<std::vector<float>> Weights::Tensor(
+    const TensorRef& ref, const std::vector<int64_t>& shape) {
   std::vector<float> result;
   if (!ref) return result;
-  RETURN_IF_ERROR(Use(ref, {size}).status());
-  result.resize(static_cast<size_t>(size));
-  RETURN_IF_ERROR(ReadTo(ref, {size}, result));
-  weight_bytes_ += size * static_cast<int64_t>(sizeof(float));
+  ASSIGN_OR_RETURN(const TensorInfo* tensor, Use(ref, shape));
+  result.resize(static_cast<size_t>(tensor->elements));
+  RETURN_IF_ERROR(ReadTo(ref, shape, result));
+  weight_bytes_ += tensor->elements * static_cast<int64_t>(sizeof(float));
   return result;
 }
 

@@ -66,6 +66,9 @@ class Weights {
                                         int64_t in, int64_t rows_per_row);
   // `size` numbers; empty if `ref` names no tensor.
   absl::StatusOr<std::vector<float>> Vector(const TensorRef& ref, int64_t size);
+  // The same for a tensor of any shape, row-major.
+  absl::StatusOr<std::vector<float>> Tensor(const TensorRef& ref,
+                                            const std::vector<int64_t>& shape);
   absl::StatusOr<EmbeddingTable> Embedding(const TensorRef& ref, int64_t rows,
                                            int64_t cols);
 

@@ -1,0 +1,66 @@
+#include "engine/mixer/short_conv.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/parallel.h"
+#include "engine/base/status_macros.h"
+#include "engine/kernels/short_conv_kernel.h"
+#include "engine/kernels/simd_ops.h"
+#include "engine/mixer/row_ops.h"
+
+namespace reprise {
+
+absl::StatusOr<ShortConvolution> ShortConvolution::Create(
+    const ShortConvDescription& description, std::string_view field,
+    const MixerContext& context) {
+  ShortConvolution conv;
+  const int64_t channels = conv.channels_ = description.channels;
+  const int64_t taps = conv.taps_ = description.taps;
+  conv.silu_ = description.silu;
+  // The file has [channels, 1, taps]; the kernel reads a tap of many channels.
+  ASSIGN_OR_RETURN(
+      const std::vector<float> weight,
+      context.weights.Tensor(description.weight, {channels, 1, taps}));
+  conv.weight_.resize(weight.size());
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t j = 0; j < taps; ++j) {
+      conv.weight_[static_cast<size_t>(j * channels + c)] =
+          weight[static_cast<size_t>(c * taps + j)];
+    }
+  }
+  ASSIGN_OR_RETURN(conv.bias_,
+                   context.weights.Vector(description.bias, channels));
+  conv.offset_ = context.layout.Add(
+      absl::StrCat(context.layer, ".", ToAbsl(field)), {channels, taps});
+  return conv;
+}
+
+void ShortConvolution::Apply(MatrixView<float> x,
+                             std::span<const Segment> segments) const {
+  const int64_t sessions = std::ssize(segments);
+  const int64_t groups = std::min<int64_t>(channels_, NumThreads());
+  const int64_t floats = x.rows * channels_ * taps_ / (groups * sessions);
+  ForEach(groups * sessions, floats, [&](int64_t i) {
+    const Segment& segment = segments[static_cast<size_t>(i % sessions)];
+    const int64_t first = i / sessions * channels_ / groups;
+    const int64_t last = (i / sessions + 1) * channels_ / groups;
+    float* state = reinterpret_cast<float*>(segment.slot + offset_);
+    const MatrixView<float> rows = x.Rows(segment.first_row, segment.num_rows);
+    ShortConv({.x = rows.data + first,
+               .stride = rows.stride,
+               .rows = rows.rows,
+               .channels = last - first,
+               .taps = taps_,
+               .weight = weight_.data() + first,
+               .weight_stride = channels_,
+               .bias = bias_.empty() ? nullptr : bias_.data() + first,
+               .state = state + first * taps_});
+    for (int64_t row = 0; silu_ && row < rows.rows; ++row) {
+      Silu(rows.Row(row) + first, last - first);
+    }
+  });
+}
+
+}  // namespace reprise
