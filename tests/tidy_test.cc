@@ -81,7 +81,7 @@ const Library kLibraries[] = {
     {"spdlog/", {"engine/base/log.cc"}},
     {"pcre2.h", {"engine/"}},
     {"prometheus/", {"server/metrics.cc", "tests/server/"}},
-    {"rocksdb/", {"server/store/rocksdb_store", "tests/server/store/"}},
+    {"rocksdb/", {"server/store/rocksdb_", "tests/server/store/"}},
     {"hiredis/", {"server/store/redis_store", "tests/server/store/"}},
     {"CLI/", {"client/", "server/options", "tools/"}},
     {"grpc",

@@ -8,7 +8,6 @@
 #define SERVER_STORE_SNAPSHOT_STORE_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,28 +52,32 @@ class SnapshotStore {
   // Writes the session, both parts or neither; on OK it survives a crash if
   // the store is a durable one. Compare-and-set: `expected_revision` is the
   // stored one, none = the session must not exist. Aborted, naming both
-  // revisions, if it is not so; nothing is written then.
+  // revisions, if it is not so; nothing is written then. The store itself sets
+  // `id` and `snapshot_bytes` of what it keeps. DataLoss if the stored entry
+  // is damaged.
   virtual absl::Status Put(const SessionKey& key,
                            std::optional<uint64_t> expected_revision,
                            const StoredSession& session,
                            std::string_view snapshot) = 0;
 
-  // Replaces the entry but not the snapshot. Compare-and-set as Put.
+  // Replaces the entry but not the snapshot (nor its size). Compare-and-set as
+  // Put.
   virtual absl::Status PutEntry(const SessionKey& key,
                                 uint64_t expected_revision,
                                 const StoredSession& session) = 0;
 
   // NotFound if there is no such session. DataLoss if the entry is damaged.
   virtual absl::StatusOr<StoredSession> GetEntry(const SessionKey& key) = 0;
-  // The entry and the snapshot of one and the same Put.
+  // The entry and the snapshot of one and the same Put. NotFound, DataLoss.
   virtual absl::Status Get(const SessionKey& key, StoredSession* session,
                            std::string* snapshot) = 0;
 
-  // NotFound if there is no such session.
+  // NotFound if there is no such session. Deletes damaged ones too.
   virtual absl::Status Delete(const SessionKey& key) = 0;
 
   // At most `limit` sessions of a tenant with ids after `after`, ascending by
-  // id, in time that does not depend on how many there are.
+  // id (as bytes), in time that does not depend on how many there are. Damaged
+  // entries are left out and logged.
   virtual absl::StatusOr<std::vector<StoredSession>> List(
       std::string_view tenant, std::string_view after, int64_t limit) = 0;
 
@@ -98,6 +101,18 @@ class SnapshotStore {
 // another process, no permission, damaged).
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(
     const std::string& uri);
+
+// A full disk as an Unavailable error that metrics can tell from others.
+absl::Status NoSpaceError(std::string_view message);
+bool IsNoSpace(const absl::Status& status);
+
+// The compare of compare-and-set: OK if they are equal, else Aborted, naming
+// both; none = no such session. For stores.
+absl::Status CheckRevision(std::string_view id,
+                           std::optional<uint64_t> stored_revision,
+                           std::optional<uint64_t> expected_revision);
+
+absl::Status NoSuchSessionError(const SessionKey& key);  // NotFound
 
 // The factories behind the table.
 std::unique_ptr<SnapshotStore> NewMemoryStore();

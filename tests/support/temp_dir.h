@@ -25,10 +25,11 @@ class TempDir {
   TempDir& operator=(const TempDir&) = delete;
 
   const std::string& path() const { return path_; }
+  std::string Path(const std::string& name) const { return path_ + "/" + name; }
 
   // Writes a file, over an old one if need be, and returns its path.
   std::string Write(const std::string& name, std::string_view bytes) const {
-    const std::string path = path_ + "/" + name;
+    const std::string path = Path(name);
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     EXPECT_TRUE(file.good());

@@ -1,0 +1,253 @@
+#include "server/store/rocksdb_sessions.h"
+
+#include <rocksdb/snapshot.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "engine/base/bytes.h"
+#include "engine/base/log.h"
+#include "engine/base/status_macros.h"
+#include "server/store/entry_codec.h"
+
+namespace reprise {
+namespace {
+
+rocksdb::Slice ToSlice(std::string_view bytes) {
+  return {bytes.data(), bytes.size()};
+}
+std::string_view FromSlice(const rocksdb::Slice& slice) {
+  return {slice.data(), slice.size()};
+}
+
+}  // namespace
+
+Mutex& RocksDbSessions::Stripe(const std::string& entry_key) {
+  return stripes_[std::hash<std::string>()(entry_key) % stripes_.size()];
+}
+
+absl::StatusOr<std::unique_ptr<RocksDbSessions>> RocksDbSessions::Open(
+    const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<RocksDbDatabase> database,
+                   RocksDbDatabase::Open(path));
+  std::unique_ptr<RocksDbSessions> sessions(
+      new RocksDbSessions(std::move(database)));
+  RETURN_IF_ERROR(sessions->CountSessions());
+  return sessions;
+}
+
+// One pass over the entries, about 100 bytes each. RocksDB's own estimate of
+// the number of keys counts overwritten ones too.
+absl::Status RocksDbSessions::CountSessions() {
+  const std::unique_ptr<rocksdb::Iterator> it(
+      db().NewIterator(rocksdb::ReadOptions(), database_->entries()));
+  for (it->SeekToFirst(); it->Valid(); it->Next()) {
+    ++sessions_;
+    const absl::StatusOr<StoredSession> session =
+        DecodeEntry(FromSlice(it->key()), FromSlice(it->value()));
+    if (session.ok()) {
+      snapshot_bytes_ += session->snapshot_bytes;
+    } else {
+      LogWarning("store holds a damaged entry",
+                 {{"reason", FromAbsl(session.status().message())}});
+    }
+  }
+  return FromRocksDb(it->status());
+}
+
+absl::StatusOr<std::optional<StoredSession>> RocksDbSessions::ReadEntry(
+    const rocksdb::ReadOptions& options, const std::string& entry_key) {
+  rocksdb::PinnableSlice value;
+  const rocksdb::Status status =
+      db().Get(options, database_->entries(), entry_key, &value);
+  if (status.IsNotFound()) return std::nullopt;
+  RETURN_IF_ERROR(FromRocksDb(status));
+  ASSIGN_OR_RETURN(StoredSession session,
+                   DecodeEntry(entry_key, FromSlice(value)));
+  return session;
+}
+
+void RocksDbSessions::PutEntryInBatch(const std::string& entry_key,
+                                      const std::optional<StoredSession>& old,
+                                      const StoredSession& session,
+                                      rocksdb::WriteBatch& batch) {
+  batch.Put(database_->entries(), entry_key, EncodeEntry(entry_key, session));
+  const int64_t old_expiry = old.has_value() ? old->expires_unix_ms : 0;
+  if (old_expiry == session.expires_unix_ms) return;
+  if (old_expiry > 0) {
+    batch.Delete(database_->expiry(), ExpiryKey(old_expiry, entry_key));
+  }
+  if (session.expires_unix_ms > 0) {
+    batch.Put(database_->expiry(),
+              ExpiryKey(session.expires_unix_ms, entry_key), "");
+  }
+}
+
+absl::Status RocksDbSessions::Put(const SessionKey& key,
+                                  std::optional<uint64_t> expected_revision,
+                                  const StoredSession& session,
+                                  std::string_view snapshot) {
+  const std::string entry_key = EntryKey(key);
+  MutexLock lock(Stripe(entry_key));
+  ASSIGN_OR_RETURN(const std::optional<StoredSession> old,
+                   ReadEntry(rocksdb::ReadOptions(), entry_key));
+  RETURN_IF_ERROR(CheckRevision(
+      key.id, old.has_value() ? std::optional(old->revision) : std::nullopt,
+      expected_revision));
+  StoredSession stored = session;
+  stored.snapshot_bytes = snapshot.size();
+  rocksdb::WriteBatch batch;
+  PutEntryInBatch(entry_key, old, stored, batch);
+  batch.Put(database_->snapshots(), entry_key, ToSlice(snapshot));
+  RETURN_IF_ERROR(database_->Write(batch));
+  snapshot_bytes_ += snapshot.size();
+  if (old.has_value()) {
+    snapshot_bytes_ -= old->snapshot_bytes;
+  } else {
+    ++sessions_;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RocksDbSessions::PutEntry(const SessionKey& key,
+                                       uint64_t expected_revision,
+                                       const StoredSession& session) {
+  const std::string entry_key = EntryKey(key);
+  MutexLock lock(Stripe(entry_key));
+  ASSIGN_OR_RETURN(const std::optional<StoredSession> old,
+                   ReadEntry(rocksdb::ReadOptions(), entry_key));
+  if (!old.has_value()) {
+    return CheckRevision(key.id, std::nullopt, expected_revision);
+  }
+  RETURN_IF_ERROR(CheckRevision(key.id, old->revision, expected_revision));
+  StoredSession stored = session;
+  stored.snapshot_bytes = old->snapshot_bytes;
+  rocksdb::WriteBatch batch;
+  PutEntryInBatch(entry_key, old, stored, batch);
+  return database_->Write(batch);
+}
+
+absl::StatusOr<StoredSession> RocksDbSessions::GetEntry(const SessionKey& key) {
+  ASSIGN_OR_RETURN(std::optional<StoredSession> session,
+                   ReadEntry(rocksdb::ReadOptions(), EntryKey(key)));
+  if (!session.has_value()) return NoSuchSessionError(key);
+  return *std::move(session);
+}
+
+absl::Status RocksDbSessions::Get(const SessionKey& key, StoredSession* session,
+                                  std::string* snapshot) {
+  // Both reads see the database as it is now, whatever is written meanwhile.
+  rocksdb::ManagedSnapshot now(&db());
+  rocksdb::ReadOptions options;
+  options.snapshot = now.snapshot();
+  const std::string entry_key = EntryKey(key);
+  ASSIGN_OR_RETURN(std::optional<StoredSession> entry,
+                   ReadEntry(options, entry_key));
+  if (!entry.has_value()) return NoSuchSessionError(key);
+  rocksdb::PinnableSlice value;
+  const rocksdb::Status status =
+      db().Get(options, database_->snapshots(), entry_key, &value);
+  if (status.IsNotFound() ||
+      (status.ok() && value.size() != entry->snapshot_bytes)) {
+    return absl::DataLossError(
+        "store: the snapshot is not the one its entry tells of");
+  }
+  RETURN_IF_ERROR(FromRocksDb(status));
+  snapshot->assign(value.data(), value.size());
+  *session = *std::move(entry);
+  return absl::OkStatus();
+}
+
+absl::Status RocksDbSessions::Delete(const SessionKey& key) {
+  const std::string entry_key = EntryKey(key);
+  MutexLock lock(Stripe(entry_key));
+  const absl::StatusOr<std::optional<StoredSession>> old =
+      ReadEntry(rocksdb::ReadOptions(), entry_key);
+  // A damaged one can go; ListExpired drops its line of the index.
+  if (!old.ok() && !absl::IsDataLoss(old.status())) return old.status();
+  if (old.ok() && !old->has_value()) return NoSuchSessionError(key);
+  rocksdb::WriteBatch batch;
+  batch.Delete(database_->entries(), entry_key);
+  batch.Delete(database_->snapshots(), entry_key);
+  if (old.ok() && (*old)->expires_unix_ms > 0) {
+    batch.Delete(database_->expiry(),
+                 ExpiryKey((*old)->expires_unix_ms, entry_key));
+  }
+  RETURN_IF_ERROR(database_->Write(batch));
+  if (old.ok()) snapshot_bytes_ -= (*old)->snapshot_bytes;
+  --sessions_;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<StoredSession>> RocksDbSessions::List(
+    std::string_view tenant, std::string_view after, int64_t limit) {
+  std::vector<StoredSession> page;
+  const std::string prefix = TenantPrefix(tenant);
+  const std::string start = prefix + std::string(after);
+  const std::unique_ptr<rocksdb::Iterator> it(
+      db().NewIterator(rocksdb::ReadOptions(), database_->entries()));
+  it->Seek(start);
+  if (it->Valid() && it->key() == rocksdb::Slice(start)) it->Next();
+  for (; it->Valid() && it->key().starts_with(prefix) &&
+         static_cast<int64_t>(page.size()) < limit;
+       it->Next()) {
+    absl::StatusOr<StoredSession> session =
+        DecodeEntry(FromSlice(it->key()), FromSlice(it->value()));
+    if (session.ok()) {
+      page.push_back(*std::move(session));
+    } else {
+      LogWarning("damaged session left out of a list",
+                 {{"reason", FromAbsl(session.status().message())}});
+    }
+  }
+  RETURN_IF_ERROR(FromRocksDb(it->status()));
+  return page;
+}
+
+// Whether the session of this line of the index was changed or deleted without
+// it, as happens to damaged ones; the line is gone then.
+absl::StatusOr<bool> RocksDbSessions::DropStaleExpiry(
+    const std::string& expiry_key) {
+  ASSIGN_OR_RETURN(const ParsedExpiryKey parsed, ParseExpiryKey(expiry_key));
+  const std::string entry_key(parsed.entry_key);
+  MutexLock lock(Stripe(entry_key));
+  const absl::StatusOr<std::optional<StoredSession>> session =
+      ReadEntry(rocksdb::ReadOptions(), entry_key);
+  if (absl::IsDataLoss(session.status())) return false;
+  RETURN_IF_ERROR(session.status());
+  if (session->has_value() &&
+      (*session)->expires_unix_ms == parsed.expires_unix_ms) {
+    return false;
+  }
+  rocksdb::WriteBatch batch;
+  batch.Delete(database_->expiry(), expiry_key);
+  RETURN_IF_ERROR(database_->Write(batch));
+  return true;
+}
+
+absl::StatusOr<std::vector<SessionKey>> RocksDbSessions::ListExpired(
+    int64_t unix_ms, int64_t limit) {
+  constexpr int64_t kLatest = std::numeric_limits<int64_t>::max();
+  std::vector<SessionKey> keys;
+  const std::string end = ExpiryKey(std::min(unix_ms, kLatest - 1) + 1, "");
+  const rocksdb::Slice upper_bound = end;
+  rocksdb::ReadOptions options;
+  options.iterate_upper_bound = &upper_bound;
+  const std::unique_ptr<rocksdb::Iterator> it(
+      db().NewIterator(options, database_->expiry()));
+  for (it->SeekToFirst();
+       it->Valid() && static_cast<int64_t>(keys.size()) < limit; it->Next()) {
+    const std::string expiry_key = it->key().ToString();
+    ASSIGN_OR_RETURN(const ParsedExpiryKey parsed, ParseExpiryKey(expiry_key));
+    ASSIGN_OR_RETURN(const bool dropped, DropStaleExpiry(expiry_key));
+    if (dropped) continue;
+    ASSIGN_OR_RETURN(SessionKey key, ParseEntryKey(parsed.entry_key));
+    keys.push_back(std::move(key));
+  }
+  RETURN_IF_ERROR(FromRocksDb(it->status()));
+  return keys;
+}
+
+}  // namespace reprise

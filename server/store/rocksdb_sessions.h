@@ -1,0 +1,84 @@
+// Sessions in one opened database:
+//
+//   column family   key          value
+//   entries         entry key    entry              (entry_codec.h)
+//   snapshots       entry key    snapshot, in blob files
+//   expiry          expiry key   nothing
+//
+// Every change is one synced write over all three, so they always agree. The
+// database belongs to one process (its LOCK file), which is why a mutex is
+// enough for compare-and-set, and why the counts can live in memory.
+#ifndef SERVER_STORE_ROCKSDB_SESSIONS_H_
+#define SERVER_STORE_ROCKSDB_SESSIONS_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "server/store/rocksdb_database.h"
+#include "server/store/snapshot_store.h"
+
+namespace reprise {
+
+// The functions of SnapshotStore, for as long as writing works. Thread-safe.
+class RocksDbSessions {
+ public:
+  // As RocksDbDatabase::Open; then counts the sessions.
+  static absl::StatusOr<std::unique_ptr<RocksDbSessions>> Open(
+      const std::string& path);
+
+  absl::Status Put(const SessionKey& key,
+                   std::optional<uint64_t> expected_revision,
+                   const StoredSession& session, std::string_view snapshot);
+  absl::Status PutEntry(const SessionKey& key, uint64_t expected_revision,
+                        const StoredSession& session);
+  absl::StatusOr<StoredSession> GetEntry(const SessionKey& key);
+  absl::Status Get(const SessionKey& key, StoredSession* session,
+                   std::string* snapshot);
+  absl::Status Delete(const SessionKey& key);
+  absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
+                                                  std::string_view after,
+                                                  int64_t limit);
+  absl::StatusOr<std::vector<SessionKey>> ListExpired(int64_t unix_ms,
+                                                      int64_t limit);
+  SnapshotStore::Usage usage() const { return {snapshot_bytes_, sessions_}; }
+
+  // Whether a write failed. All others will, until the database is closed and
+  // opened again; reading goes on.
+  bool failed() const { return database_->failed(); }
+
+ private:
+  explicit RocksDbSessions(std::unique_ptr<RocksDbDatabase> database)
+      : database_(std::move(database)) {}
+
+  absl::Status CountSessions();
+  absl::StatusOr<std::optional<StoredSession>> ReadEntry(
+      const rocksdb::ReadOptions& options, const std::string& entry_key);
+  // Adds the entry, and its line in the expiry index in place of the old one.
+  void PutEntryInBatch(const std::string& entry_key,
+                       const std::optional<StoredSession>& old,
+                       const StoredSession& session,
+                       rocksdb::WriteBatch& batch);
+  absl::StatusOr<bool> DropStaleExpiry(const std::string& expiry_key);
+  Mutex& Stripe(const std::string& entry_key);
+  rocksdb::DB& db() { return database_->db(); }
+
+  const std::unique_ptr<RocksDbDatabase> database_;  // synchronises itself
+
+  // Held from reading an entry to writing it, each for its share of the keys.
+  std::array<Mutex, 64> stripes_;
+  std::atomic<uint64_t> snapshot_bytes_{0};
+  std::atomic<uint64_t> sessions_{0};
+};
+
+}  // namespace reprise
+
+#endif  // SERVER_STORE_ROCKSDB_SESSIONS_H_

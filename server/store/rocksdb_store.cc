@@ -1,0 +1,147 @@
+// The RocksDB store: sessions in an embedded database, which is opened anew
+// after a write failed.
+//
+// RocksDB refuses all writes after one has failed (disk full, I/O error). Its
+// own way back, Resume, was tried: version 7.8 gives up on most errors, and
+// waits for ever on some. Opening the database again replays the log and always
+// leads to a known state, or fails and says why.
+#include <memory>
+#include <utility>
+
+#include "engine/base/log.h"
+#include "engine/base/mutex.h"
+#include "engine/base/status_macros.h"
+#include "server/store/rocksdb_sessions.h"
+#include "server/store/snapshot_store.h"
+
+namespace reprise {
+namespace {
+
+class RocksDbStore : public SnapshotStore {
+ public:
+  RocksDbStore(std::string path, std::unique_ptr<RocksDbSessions> sessions)
+      : path_(std::move(path)), sessions_(std::move(sessions)) {}
+
+  absl::Status Put(const SessionKey& key,
+                   std::optional<uint64_t> expected_revision,
+                   const StoredSession& session,
+                   std::string_view snapshot) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kWrite));
+    return sessions->Put(key, expected_revision, session, snapshot);
+  }
+  absl::Status PutEntry(const SessionKey& key, uint64_t expected_revision,
+                        const StoredSession& session) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kWrite));
+    return sessions->PutEntry(key, expected_revision, session);
+  }
+  absl::StatusOr<StoredSession> GetEntry(const SessionKey& key) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    return sessions->GetEntry(key);
+  }
+  absl::Status Get(const SessionKey& key, StoredSession* session,
+                   std::string* snapshot) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    return sessions->Get(key, session, snapshot);
+  }
+  absl::Status Delete(const SessionKey& key) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kWrite));
+    return sessions->Delete(key);
+  }
+  absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
+                                                  std::string_view after,
+                                                  int64_t limit) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    return sessions->List(tenant, after, limit);
+  }
+  absl::StatusOr<std::vector<SessionKey>> ListExpired(int64_t unix_ms,
+                                                      int64_t limit) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    return sessions->ListExpired(unix_ms, limit);
+  }
+  absl::StatusOr<Usage> GetUsage() override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    return sessions->usage();
+  }
+  std::string_view kind() const override { return "rocksdb"; }
+
+ private:
+  // The database is not closed while one of these lives.
+  class Use {
+   public:
+    Use(RocksDbStore* store, RocksDbSessions* sessions)
+        : store_(store), sessions_(sessions) {}
+    Use(Use&& other) noexcept
+        : store_(std::exchange(other.store_, nullptr)),
+          sessions_(other.sessions_) {}
+    ~Use() {
+      if (store_ != nullptr) store_->Leave();
+    }
+    RocksDbSessions* operator->() const { return sessions_; }
+
+   private:
+    RocksDbStore* store_;  // null when moved from
+    RocksDbSessions* sessions_;
+  };
+
+  enum class Access { kRead, kWrite };
+
+  // First opens the database anew if it is closed, or if it has failed and is
+  // to be written; waits while another thread does. Unavailable if it cannot
+  // be opened: the next caller tries again.
+  absl::StatusOr<Use> Enter(Access access) {
+    MutexLock lock(mu_);
+    while (true) {
+      if (reopening_) {
+        changed_.Wait(mu_);
+      } else if (sessions_ == nullptr ||
+                 (access == Access::kWrite && sessions_->failed())) {
+        RETURN_IF_ERROR(Reopen());
+      } else {
+        ++users_;
+        return Use(this, sessions_.get());
+      }
+    }
+  }
+
+  void Leave() {
+    MutexLock lock(mu_);
+    if (--users_ == 0) changed_.NotifyAll();
+  }
+
+  // Gives the lock back while it works: only `reopening_` keeps others out.
+  absl::Status Reopen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    reopening_ = true;
+    while (users_ > 0) changed_.Wait(mu_);
+    std::unique_ptr<RocksDbSessions> old = std::move(sessions_);
+    mu_.Unlock();
+    old.reset();  // gives the database's LOCK back
+    absl::StatusOr<std::unique_ptr<RocksDbSessions>> opened =
+        RocksDbSessions::Open(path_);
+    mu_.Lock();
+    reopening_ = false;
+    changed_.NotifyAll();
+    RETURN_IF_ERROR(opened.status());
+    sessions_ = *std::move(opened);
+    LogInfo("store opened again after an error");
+    return absl::OkStatus();
+  }
+
+  const std::string path_;
+  Mutex mu_;
+  CondVar changed_;  // users_ became 0, or reopening_ false
+  // Null after it could not be opened again.
+  std::unique_ptr<RocksDbSessions> sessions_ ABSL_GUARDED_BY(mu_);
+  int64_t users_ ABSL_GUARDED_BY(mu_) = 0;
+  bool reopening_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRocksDbStore(
+    const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<RocksDbSessions> sessions,
+                   RocksDbSessions::Open(path));
+  return std::make_unique<RocksDbStore>(path, std::move(sessions));
+}
+
+}  // namespace reprise

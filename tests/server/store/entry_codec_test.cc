@@ -1,0 +1,87 @@
+#include "server/store/entry_codec.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace reprise {
+namespace {
+
+StoredSession MakeSession() {
+  StoredSession session;
+  session.id = "id";
+  session.revision = std::numeric_limits<uint64_t>::max();
+  session.tokens = 2;
+  session.snapshot_bytes = 3;
+  session.created_unix_ms = 4;
+  session.updated_unix_ms = 5;
+  session.expires_unix_ms = 6;
+  session.ttl_ms = 7;
+  session.forked_from = "other";
+  return session;
+}
+
+TEST(EntryCodecTest, RoundTrip) {
+  const std::string key = EntryKey({"tenant", "id"});
+  const auto decoded = DecodeEntry(key, EncodeEntry(key, MakeSession()));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->id, "id");
+  EXPECT_EQ(decoded->revision, std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(decoded->tokens, 2u);
+  EXPECT_EQ(decoded->snapshot_bytes, 3u);
+  EXPECT_EQ(decoded->created_unix_ms, 4);
+  EXPECT_EQ(decoded->updated_unix_ms, 5);
+  EXPECT_EQ(decoded->expires_unix_ms, 6);
+  EXPECT_EQ(decoded->ttl_ms, 7);
+  EXPECT_EQ(decoded->forked_from, "other");
+}
+
+TEST(EntryCodecTest, EveryFlippedByteAndEveryCutIsDataLoss) {
+  const std::string key = EntryKey({"tenant", "id"});
+  const std::string bytes = EncodeEntry(key, MakeSession());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] ^= 0x10;
+    EXPECT_EQ(DecodeEntry(key, damaged).status().code(),
+              absl::StatusCode::kDataLoss);
+    EXPECT_EQ(DecodeEntry(key, bytes.substr(0, i)).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+  EXPECT_FALSE(DecodeEntry(key, bytes + "x").ok());
+}
+
+TEST(EntryCodecTest, AnEntryUnderAnothersKeyIsDataLoss) {
+  const std::string bytes =
+      EncodeEntry(EntryKey({"tenant", "id"}), MakeSession());
+  EXPECT_EQ(DecodeEntry(EntryKey({"tenant", "ie"}), bytes).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST(EntryCodecTest, KeysKeepTheOrderOfIdsAndApartTenants) {
+  EXPECT_LT(EntryKey({"t", "a"}), EntryKey({"t", "aa"}));
+  EXPECT_LT(EntryKey({"t", "aa"}), EntryKey({"t", "b"}));
+  EXPECT_NE(EntryKey({"ta", "b"}), EntryKey({"t", "ab"}));
+  EXPECT_FALSE(EntryKey({"ab", "x"}).starts_with(TenantPrefix("a")));
+  EXPECT_TRUE(EntryKey({"ab", "x"}).starts_with(TenantPrefix("ab")));
+  const SessionKey odd{std::string("\0\xff", 2), std::string("\xff\0", 2)};
+  EXPECT_EQ(*ParseEntryKey(EntryKey(odd)), odd);
+  EXPECT_EQ(ParseEntryKey("ab").status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ParseEntryKey(std::string("\0\0\0\5ab", 6)).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST(EntryCodecTest, ExpiryKeysAscendWithTime) {
+  const std::string key = EntryKey({"t", "a"});
+  EXPECT_LT(ExpiryKey(255, key), ExpiryKey(256, key));
+  EXPECT_LT(ExpiryKey(1, key),
+            ExpiryKey(std::numeric_limits<int64_t>::max(), key));
+  const std::string expiry_key = ExpiryKey(77, key);
+  const auto parsed = ParseExpiryKey(expiry_key);
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->expires_unix_ms, 77);
+  EXPECT_EQ(parsed->entry_key, key);
+  EXPECT_FALSE(ParseExpiryKey("short").ok());
+}
+
+}  // namespace
+}  // namespace reprise

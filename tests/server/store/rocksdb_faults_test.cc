@@ -1,0 +1,147 @@
+// The RocksDB store on a medium that fails, and then works again. A program of
+// its own: it changes the limits and the mounts of its process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "server/store/snapshot_store.h"
+#include "tests/support/temp_dir.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::HasSubstr;
+using enum absl::StatusCode;
+
+const SessionKey kKey{"tenant", "id"};
+
+absl::Status Put(SnapshotStore& store, std::optional<uint64_t> expected,
+                 uint64_t revision, const std::string& snapshot) {
+  StoredSession session;
+  session.revision = revision;
+  return store.Put(kKey, expected, session, snapshot);
+}
+
+std::unique_ptr<SnapshotStore> Open(const std::string& path) {
+  auto store = OpenRocksDbStore(path);
+  EXPECT_TRUE(store.ok()) << store.status();
+  return *std::move(store);
+}
+
+void ExpectStored(SnapshotStore& store, uint64_t revision,
+                  const std::string& snapshot) {
+  StoredSession session;
+  std::string stored;
+  const absl::Status status = store.Get(kKey, &session, &stored);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(session.revision, revision);
+  EXPECT_TRUE(stored == snapshot);
+}
+
+// Makes writes beyond this file size fail, as a broken disk does.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &previous_), 0);
+    const struct rlimit limit = {bytes, previous_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() { EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &previous_), 0); }
+
+ private:
+  struct rlimit previous_;
+};
+
+TEST(RocksDbFaultsTest, WritesAgainOnceTheMediumDoes) {
+  TempDir dir;
+  const std::string old_state(30'000, 'o');
+  const std::string new_state(30'000, 'n');
+  {
+    auto store = Open(dir.Path("db"));
+    ASSERT_TRUE(Put(*store, std::nullopt, 1, old_state).ok());
+    {
+      FileSizeLimit limit(20'000);
+      const absl::Status status = Put(*store, 1, 2, new_state);
+      EXPECT_EQ(status.code(), kUnavailable) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("File too large"));
+      EXPECT_FALSE(IsNoSpace(status));
+      ExpectStored(*store, 1, old_state);
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(Put(*store, 1, 2, new_state).code(), kUnavailable);
+      }
+    }
+    const absl::Status status = Put(*store, 1, 2, new_state);
+    EXPECT_TRUE(status.ok()) << status;
+    ExpectStored(*store, 2, new_state);
+  }
+  ExpectStored(*Open(dir.Path("db")), 2, new_state);
+}
+
+// Gives the process mounts of its own, before RocksDB starts its threads: they
+// stay for the life of the process and would keep the mounts they began with.
+class OwnMounts : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    granted = unshare(CLONE_NEWNS) == 0 &&
+              mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  }
+  inline static bool granted = false;
+};
+const auto* const kOwnMounts =
+    ::testing::AddGlobalTestEnvironment(new OwnMounts);
+
+TEST(RocksDbFaultsTest, AFullDiskIsSaidAndEndsWhenThereIsSpaceAgain) {
+  TempDir dir;
+  if (!OwnMounts::granted ||
+      mount("tmpfs", dir.path().c_str(), "tmpfs", 0, "size=64m") != 0) {
+    GTEST_SKIP() << "needs the right to mount";
+  }
+  const std::string state(300'000, 's');
+  int64_t kept = 0;  // sessions whose Put was acknowledged
+  const auto put_next = [&](SnapshotStore& store) {
+    const absl::Status status =
+        store.Put({"tenant", std::to_string(kept)}, std::nullopt, {}, state);
+    if (status.ok()) ++kept;
+    return status;
+  };
+  const auto expect_all_kept = [&](SnapshotStore& store) {
+    for (int64_t i = 0; i < kept; ++i) {
+      StoredSession session;
+      std::string stored;
+      const absl::Status status =
+          store.Get({"tenant", std::to_string(i)}, &session, &stored);
+      ASSERT_TRUE(status.ok()) << i << ": " << status;
+      ASSERT_TRUE(stored == state);
+    }
+  };
+  {
+    auto store = Open(dir.Path("db"));
+    // Something else takes the space, and later gives it back.
+    std::ofstream(dir.Path("filler")) << std::string(40'000'000, 'x');
+    absl::Status status;
+    for (int i = 0; i < 200 && status.ok(); ++i) status = put_next(*store);
+    EXPECT_TRUE(IsNoSpace(status)) << status;
+    EXPECT_EQ(status.code(), kUnavailable);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("no space left"));
+    expect_all_kept(*store);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(IsNoSpace(put_next(*store)));
+    std::filesystem::remove(dir.Path("filler"));
+    status = put_next(*store);
+    EXPECT_TRUE(status.ok()) << status;
+    expect_all_kept(*store);
+    EXPECT_EQ(store->GetUsage()->sessions, static_cast<uint64_t>(kept));
+  }
+  expect_all_kept(*Open(dir.Path("db")));
+  umount(dir.path().c_str());
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,282 @@
+// What the RocksDB store promises beyond snapshot_store_conformance_test.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "server/store/snapshot_store.h"
+#include "tests/server/store/writer_pattern.h"
+#include "tests/support/temp_dir.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::HasSubstr;
+using enum absl::StatusCode;
+
+absl::Status Put(SnapshotStore& store, const SessionKey& key,
+                 std::optional<uint64_t> expected, uint64_t revision,
+                 const std::string& snapshot, int64_t expires_unix_ms = 0) {
+  StoredSession session;
+  session.revision = revision;
+  session.expires_unix_ms = expires_unix_ms;
+  return store.Put(key, expected, session, snapshot);
+}
+
+std::unique_ptr<SnapshotStore> Open(const std::string& path) {
+  auto store = OpenRocksDbStore(path);
+  EXPECT_TRUE(store.ok()) << store.status();
+  return store.ok() ? *std::move(store) : nullptr;
+}
+
+// Flips a byte in the middle of the largest file with this extension.
+void DamageLargestFile(const std::string& dir, const std::string& extension) {
+  std::filesystem::path largest;
+  uintmax_t size = 0;
+  for (const auto& file : std::filesystem::directory_iterator(dir)) {
+    if (file.path().extension() == extension && file.file_size() > size) {
+      largest = file.path();
+      size = file.file_size();
+    }
+  }
+  ASSERT_GT(size, 0u) << extension;
+  std::fstream stream(largest, std::ios::binary | std::ios::in | std::ios::out);
+  stream.seekg(size / 2);
+  const char byte = static_cast<char>(stream.get());
+  stream.seekp(size / 2);
+  stream.put(static_cast<char>(byte ^ 0x40));
+  ASSERT_TRUE(stream.good());
+}
+
+uintmax_t DirectoryBytes(const std::string& dir) {
+  uintmax_t bytes = 0;
+  for (const auto& file : std::filesystem::directory_iterator(dir)) {
+    std::error_code gone;  // by a compaction, meanwhile
+    const uintmax_t size = file.file_size(gone);
+    if (!gone) bytes += size;
+  }
+  return bytes;
+}
+
+// store_writer, running on a database. Killed when destroyed.
+class Writer {
+ public:
+  explicit Writer(const std::string& db) {
+    int ends[2];
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    std::string program = REPRISE_BINARY_DIR "/store_writer";
+    std::string argument = db;
+    char* argv[] = {program.data(), argument.data(), nullptr};
+    EXPECT_EQ(
+        posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environ),
+        0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    out_ = fdopen(ends[0], "r");
+  }
+  ~Writer() {
+    Kill();
+    fclose(out_);
+  }
+
+  // The next Put that was acknowledged; false when there are no more.
+  bool Next(uint64_t* session, uint64_t* revision) {
+    char line[64];
+    if (std::fgets(line, sizeof(line), out_) == nullptr) return false;
+    const std::string text = line;
+    if (text.back() != '\n') return false;  // killed while writing it
+    *session = std::stoull(text);
+    *revision = std::stoull(text.substr(text.find(' ')));
+    return true;
+  }
+
+  void Kill() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    pid_ = 0;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  FILE* out_ = nullptr;
+};
+
+TEST(RocksDbStoreTest, ReopeningKeepsEverything) {
+  TempDir dir;
+  for (uint64_t round = 0; round < 3; ++round) {
+    auto store = Open(dir.Path("db"));
+    const std::optional<uint64_t> expected =
+        round == 0 ? std::nullopt : std::optional(round - 1);
+    for (const char* id : {"a", "b", "c"}) {
+      StoredSession session;
+      std::string snapshot;
+      if (round > 0) {
+        ASSERT_TRUE(store->Get({"t", id}, &session, &snapshot).ok());
+        EXPECT_EQ(snapshot, id + std::string(5000, '0' + round - 1));
+      }
+      ASSERT_TRUE(Put(*store, {"t", id}, expected, round,
+                      id + std::string(5000, '0' + round), 100 + round)
+                      .ok());
+    }
+    EXPECT_EQ(store->GetUsage()->sessions, 3u);
+    EXPECT_EQ(store->GetUsage()->bytes, 3 * 5001u);
+    EXPECT_EQ(store->ListExpired(100 + round, 10)->size(), 3u);
+    EXPECT_EQ(store->ListExpired(99 + round, 10)->size(), 0u);
+    EXPECT_EQ(store->List("t", "", 10)->size(), 3u);
+  }
+}
+
+TEST(RocksDbStoreTest, MakesMissingFoldersForThisUserAlone) {
+  TempDir dir;
+  auto store = Open(dir.Path("x/y/db"));
+  for (const char* made : {"x", "x/y", "x/y/db"}) {
+    struct stat info;
+    ASSERT_EQ(stat(dir.Path(made).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700u) << made;
+  }
+}
+
+TEST(RocksDbStoreTest, SaysWhyItCannotBeOpened) {
+  TempDir dir;
+  std::ofstream(dir.Path("file")) << "not a folder";
+  const absl::Status file = OpenRocksDbStore(dir.Path("file/db")).status();
+  EXPECT_EQ(file.code(), kUnavailable);
+  EXPECT_THAT(std::string(file.message()),
+              HasSubstr("cannot make the directory"));
+  EXPECT_THAT(std::string(file.message()), HasSubstr("/file"));
+  const absl::Status same = OpenRocksDbStore(dir.Path("file")).status();
+  EXPECT_EQ(same.code(), kUnavailable);
+  EXPECT_THAT(std::string(same.message()), HasSubstr("a file is there"));
+}
+
+TEST(RocksDbStoreTest, NeedsPermission) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  TempDir dir;
+  ASSERT_EQ(chmod(dir.path().c_str(), 0500), 0);
+  const absl::Status status = OpenRocksDbStore(dir.Path("db")).status();
+  ASSERT_EQ(chmod(dir.path().c_str(), 0700), 0);
+  EXPECT_EQ(status.code(), kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Permission denied"));
+}
+
+TEST(RocksDbStoreTest, IsOpenedOnceOnly) {
+  TempDir dir;
+  {
+    auto store = Open(dir.Path("db"));
+    const absl::Status second = OpenRocksDbStore(dir.Path("db")).status();
+    EXPECT_EQ(second.code(), kUnavailable);
+    EXPECT_THAT(std::string(second.message()), HasSubstr("is in use by"));
+  }
+  Writer writer(dir.Path("db"));
+  uint64_t session, revision;
+  ASSERT_TRUE(writer.Next(&session, &revision));
+  const absl::Status other = OpenRocksDbStore(dir.Path("db")).status();
+  EXPECT_EQ(other.code(), kUnavailable);
+  EXPECT_THAT(std::string(other.message()),
+              HasSubstr("is in use by another process"));
+  writer.Kill();
+  EXPECT_NE(Open(dir.Path("db")), nullptr);
+}
+
+TEST(RocksDbStoreTest, WhatWasAcknowledgedSurvivesAKill) {
+  TempDir dir;
+  for (const int puts : {1, 40, 333}) {
+    const std::string db = dir.Path("db" + std::to_string(puts));
+    std::map<uint64_t, uint64_t> acknowledged;  // session to revision
+    {
+      Writer writer(db);
+      uint64_t session, revision;
+      for (int i = 0; i < puts; ++i) {
+        ASSERT_TRUE(writer.Next(&session, &revision));
+        acknowledged[session] = revision;
+      }
+      writer.Kill();
+      while (writer.Next(&session, &revision)) {
+        acknowledged[session] = revision;
+      }
+    }
+    auto store = Open(db);
+    for (const auto& [session, revision] : acknowledged) {
+      StoredSession entry;
+      std::string snapshot;
+      ASSERT_TRUE(
+          store->Get({"tenant", std::to_string(session)}, &entry, &snapshot)
+              .ok());
+      // One more may have been written and not acknowledged yet.
+      EXPECT_GE(entry.revision, revision);
+      EXPECT_LE(entry.revision, revision + 1);
+      EXPECT_EQ(snapshot, WriterSnapshot(session, entry.revision));
+    }
+  }
+}
+
+TEST(RocksDbStoreTest, ADamagedSnapshotIsDataLossAndItsEntryStillThere) {
+  TempDir dir;
+  ASSERT_TRUE(Put(*Open(dir.Path("db")), {"t", "id"}, std::nullopt, 1,
+                  std::string(100'000, 's'))
+                  .ok());
+  Open(dir.Path("db"));  // moves it from the log to a blob file
+  DamageLargestFile(dir.Path("db"), ".blob");
+  auto store = Open(dir.Path("db"));
+  StoredSession session;
+  std::string snapshot = "before";
+  EXPECT_EQ(store->Get({"t", "id"}, &session, &snapshot).code(), kDataLoss);
+  EXPECT_EQ(snapshot, "before");
+  EXPECT_EQ(store->GetEntry({"t", "id"})->revision, 1u);
+  EXPECT_TRUE(store->Delete({"t", "id"}).ok());
+}
+
+TEST(RocksDbStoreTest, ADamagedLogIsNotSkipped) {
+  TempDir dir;
+  {
+    auto store = Open(dir.Path("db"));
+    for (uint64_t i = 0; i < 20; ++i) {
+      ASSERT_TRUE(Put(*store, {"t", std::to_string(i)}, std::nullopt, 1,
+                      std::string(10'000, 's'))
+                      .ok());
+    }
+  }
+  DamageLargestFile(dir.Path("db"), ".log");
+  const absl::Status status = OpenRocksDbStore(dir.Path("db")).status();
+  EXPECT_EQ(status.code(), kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it is damaged"));
+}
+
+TEST(RocksDbStoreTest, OverwritingAndDeletingDoNotGrowTheDiskForEver) {
+  TempDir dir;
+  auto store = Open(dir.Path("db"));
+  constexpr uint64_t kSessions = 16;
+  const std::string state(250'000, 's');
+  uintmax_t largest = 0;
+  // 200 MB written, 4 MB alive. The bound is four write buffers of 16 MB and
+  // their log, which is the most that waits for a compaction.
+  for (uint64_t i = 0; i < 800; ++i) {
+    const uint64_t revision = i / kSessions;
+    ASSERT_TRUE(Put(*store, {"t", std::to_string(i % kSessions)},
+                    revision == 0 ? std::nullopt : std::optional(revision - 1),
+                    revision, state)
+                    .ok());
+    if (i % 10 != 0) continue;
+    largest = std::max(largest, DirectoryBytes(dir.Path("db")));
+  }
+  EXPECT_LT(largest, 128'000'000u);
+}
+
+}  // namespace
+}  // namespace reprise

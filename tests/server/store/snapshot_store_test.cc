@@ -1,0 +1,38 @@
+#include "server/store/snapshot_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temp_dir.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(OpenStoreTest, ChoosesByScheme) {
+  TempDir dir;
+  EXPECT_EQ((*OpenStore("memory:"))->kind(), "memory");
+  EXPECT_EQ((*OpenStore("rocksdb:" + dir.Path("db")))->kind(), "rocksdb");
+}
+
+TEST(OpenStoreTest, RefusesOtherUrisAndNamesThoseThereAre) {
+  for (const char* uri : {"", "memory", "rocksdb", "redis://host", ":", "x:y",
+                          "Memory:", "memory:x", "rocksdb:"}) {
+    const absl::Status status = OpenStore(uri).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << uri;
+  }
+  EXPECT_THAT(std::string(OpenStore("redis://host").status().message()),
+              HasSubstr("\"redis://host\" must be memory: or rocksdb:PATH"));
+}
+
+TEST(NoSpaceErrorTest, IsToldFromOtherErrors) {
+  const absl::Status status = NoSpaceError("disk");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(IsNoSpace(status));
+  EXPECT_FALSE(IsNoSpace(absl::UnavailableError("no space left: disk")));
+  EXPECT_FALSE(IsNoSpace(absl::OkStatus()));
+}
+
+}  // namespace
+}  // namespace reprise
