@@ -1,10 +1,8 @@
+#include "server/plan_step.h"
+
 #include <algorithm>
-#include <cstdint>
-#include <span>
-#include <vector>
 
 #include "engine/kernels/state_kernels.h"
-#include "server/scheduler.h"
 
 namespace reprise {
 

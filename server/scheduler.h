@@ -14,53 +14,55 @@
 //    before the match and prefills the text that remains ("repair").
 //
 // Results do not depend on batch mates or load: tiles are never cut elsewhere.
+//
+// What the stream of a request that was accepted gets, and what happens to its
+// session:
+//
+//   it ends by            events                 status              session
+//   ------------------    -------------------    ----------------    ---------
+//   stop, length          Started .. Finished    OK                  committed
+//   time_limit_ms         Started .. Finished    OK                  committed
+//   cancelled             Started .. Finished    CANCELLED (client,  committed
+//                                                disconnect),        if kept
+//                                                DEADLINE_EXCEEDED,
+//                                                RESOURCE_EXHAUSTED
+//                                                (slow reader),
+//                                                UNAVAILABLE
+//   any of these before   none                   the same; a passed  unchanged
+//   it had its slot                              time limit is
+//                                                DEADLINE_EXCEEDED
+//   queue time-out        none                   RESOURCE_EXHAUSTED  unchanged
+//   Acquire's error       none                   that error          unchanged
+//   nothing to decode     none                   INVALID_ARGUMENT    unchanged
+//   Commit's error        Started .. Deltas      that error          unchanged
+//
+// Committed is what was shown: Finished comes after the commit. A turn that
+// ends before its whole prompt was read, or that added nothing, leaves the
+// session unchanged, and so does every turn without `commit`.
+//
+// Tokens that end a turn (eos_tokens, stop_tokens) become the session's last
+// token, as chat templates have it; they are in token_ids and logprobs, but
+// their text is not shown. Of a stop string the session has what was shown of
+// it: nothing, or all with include_stop. A stop string counts as soon as it is
+// complete, the one that begins first, the longest of those; text of the tokens
+// before min_new_tokens takes no part.
 #ifndef SERVER_SCHEDULER_H_
 #define SERVER_SCHEDULER_H_
 
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "engine/base/clock.h"
 #include "engine/engine.h"
-#include "engine/sampler.h"
 #include "engine/tokenizer.h"
 #include "server/executor.h"
 #include "server/metrics.h"
 #include "server/session_manager.h"
 #include "server/token_stream.h"
+#include "server/turn_request.h"
 
 namespace reprise {
-
-// One turn or stateless completion, validated by the service.
-struct TurnRequest {
-  std::string request_id;
-  std::string tenant;
-  std::optional<SessionKey> session;  // none = stateless
-  SessionManager::AcquireOptions acquire;
-  std::vector<int32_t> prompt;  // may be empty if the session has a token
-  SamplingParams sampling;
-  int64_t max_new_tokens = 16;  // 0 = append only: prefill, then commit
-  int64_t min_new_tokens = 0;
-  std::vector<std::string> stop;
-  std::vector<int32_t> stop_tokens;
-  std::vector<int32_t> eos_tokens;  // empty if they are to be ignored
-  bool include_stop = false;
-  std::optional<int64_t> time_limit_ms;
-  bool commit = true;          // sessions only
-  bool keep_on_cancel = true;  // sessions only
-  int32_t n = 1;               // more than 1 only without commit
-  bool want_text = true;
-  bool want_token_ids = false;
-  std::optional<int32_t> logprobs;  // alternatives; none = no log-probabilities
-  bool prompt_logprobs = false;
-  int64_t arrival_ns = 0;  // Clock::MonotonicNs when the call came in
-};
 
 struct SchedulerOptions {
   int64_t max_running = 64;             // sequences in steps at once
@@ -71,43 +73,27 @@ struct SchedulerOptions {
   int64_t slow_reader_timeout_ms = 60'000;  // a full stream, then cancelled
 };
 
-// What the planner knows of a sequence.
-struct PlannableSequence {
-  int64_t prefill_tokens = 0;  // still to be prefilled; 0 = decoding
-  bool paused = false;         // its stream is full
-};
-
-// Rows of one sequence in the next step.
-struct PlannedSegment {
-  int64_t sequence = 0;  // index
-  int64_t rows = 0;
-};
-
-// Writes the next step to `plan`: one row for every decoding sequence that is
-// not paused, then prefill rows, first come first served, in whole tiles (or a
-// last partial one) up to `prefill_rows` in all; at least one tile if any
-// sequence prefills and `max_rows` leaves room for it. Depends on nothing else.
-void PlanStep(std::span<const PlannableSequence> sequences,
-              int64_t prefill_rows, int64_t max_rows,
-              std::vector<PlannedSegment>& plan);
-
-// Submit, Drain and the counts are thread-safe.
+// Submit, BeginDrain, Stop and idle are for any thread.
 class Scheduler {
  public:
-  // All must outlive the scheduler. `executor` must have run all its tasks
-  // when the scheduler is destroyed.
+  // All must outlive the scheduler, but when it is destroyed `executor` must
+  // have run all its tasks and is not used any more. CHECKs that a step has
+  // room for max_running rows and a tile.
   Scheduler(Engine& engine, const Tokenizer& tokenizer,
             SessionManager& sessions, Executor& executor, Metrics& metrics,
             const Clock& clock, const SchedulerOptions& options);
-  ~Scheduler();  // stops the thread, if there is one; cancels what is left
+  // Closes what is left with Unavailable, sessions unchanged. Run must have
+  // returned.
+  ~Scheduler();
 
   // Queues a request; its answer goes to `stream`. ResourceExhausted if the
-  // queue is full (requests or tokens), naming the limit; Unavailable while
-  // draining. Never blocks.
+  // queue is full (requests or tokens), naming the limit; InvalidArgument if n
+  // is more than can run at once; Unavailable while draining. On an error the
+  // stream is not touched. Never blocks.
   absl::Status Submit(TurnRequest request, std::shared_ptr<TokenStream> stream);
 
   // One round: take in what came, plan, step, sample, deliver. Returns whether
-  // there was anything to do. Called by the thread of Start, or by tests.
+  // there was anything to do. Called by Run, or by tests.
   bool RunOnce();
 
   // Runs rounds on the calling thread until Stop; sleeps while there is nothing
@@ -115,7 +101,8 @@ class Scheduler {
   void Run();
   void Stop();
 
-  // Refuses new requests from now on; running ones go on. Returns at once.
+  // Refuses new requests from now on; those that wait or run go on. Returns at
+  // once.
   void BeginDrain();
   // Whether no request is waiting, running or committing.
   bool idle() const;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/kernels/state_kernels.h"
-#include "server/scheduler.h"
+#include "server/plan_step.h"
 
 namespace reprise {
 namespace {

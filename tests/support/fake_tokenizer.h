@@ -64,7 +64,7 @@ class FakeTokenizer : public Tokenizer {
   std::string_view kind() const override { return "fake"; }
 
  private:
-  const std::vector<std::string> pieces_;
+  std::vector<std::string> pieces_;
 };
 
 }  // namespace reprise

@@ -1,0 +1,366 @@
+#include "server/batch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/log.h"
+
+namespace reprise {
+namespace {
+
+double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+int64_t LogitRows(const StepSegment& segment) {
+  switch (segment.logits) {
+    case LogitsFor::kNone:
+      return 0;
+    case LogitsFor::kLastRow:
+      return 1;
+    case LogitsFor::kAllRows:
+      return static_cast<int64_t>(segment.tokens.size());
+  }
+  return 0;
+}
+
+}  // namespace
+
+Batch::Batch(Engine& engine, const Tokenizer& tokenizer,
+             SessionManager& sessions, Executor& executor, Metrics& metrics,
+             const Clock& clock, const BatchOptions& options,
+             std::function<void(Completion*)> on_committed)
+    : engine_(engine),
+      tokenizer_(tokenizer),
+      sessions_(sessions),
+      executor_(executor),
+      metrics_(metrics),
+      clock_(clock),
+      options_(options),
+      on_committed_(std::move(on_committed)),
+      sampler_(engine.info().vocab_size) {}
+
+Batch::~Batch() {
+  for (const std::unique_ptr<Turn>& turn : turns_) {
+    if (turn->closed) continue;
+    metrics_.CountCancellation(CancelCause::kShutdown);
+    turn->completions.clear();  // and with them the leases
+    turn->stream->Close(CancelledStatus(CancelCause::kShutdown,
+                                        options_.slow_reader_timeout_ms));
+  }
+}
+
+// ---- The beginning ---------------------------------------------------------
+
+void Batch::Add(std::unique_ptr<Turn> added) {
+  turns_.push_back(std::move(added));
+  Turn& turn = *turns_.back();
+  CHECK(turn.leases.ok() && !turn.leases->empty());
+  SessionLease& lease = turn.leases->front();
+  const SessionRecord& record = lease.record();
+  const int64_t leases = static_cast<int64_t>(turn.leases->size());
+  leases_ += leases;
+  running_ += leases;
+  turn.leased_ns = clock_.MonotonicNs();
+  turn.resume_us = lease.resume_us();
+  turn.unfinished = static_cast<int32_t>(leases);
+  turn.usage.prompt_tokens = static_cast<int64_t>(turn.request.prompt.size());
+  turn.usage.cached_tokens = record.position;
+  turn.started.prompt_tokens = turn.usage.prompt_tokens;
+  turn.started.cached_tokens = turn.usage.cached_tokens;
+  turn.source = lease.source();
+  turn.started.resumed_from = turn.source;
+  turn.started.resume_reason = lease.resume_reason();
+  turn.started.revision = record.revision;
+  if (turn.request.prompt.empty() && !record.pending_token.has_value()) {
+    turn.leases->clear();
+    leases_ -= leases;
+    running_ -= leases;
+    Close(turn, absl::InvalidArgumentError(
+                    "input: is empty, and the session has no token to "
+                    "continue from"));
+    return;
+  }
+  turn.completions.push_back(std::make_unique<Completion>(
+      turn, std::make_unique<Sequence>(turn.request, tokenizer_,
+                                       engine_.layout().slot_bytes(),
+                                       std::move(lease))));
+  Completion& first = *turn.completions.front();
+  if (!turn.request.prompt_logprobs) PushStarted(turn);
+  if (first.sequence->prompt_read()) PromptRead(turn);
+  if (first.sequence->ended()) Finish(first);
+}
+
+void Batch::PushStarted(Turn& turn) {
+  turn.stream->Push(std::move(turn.started));
+}
+
+// The other completions begin here, as copies of the first.
+void Batch::PromptRead(Turn& turn) {
+  turn.prompt_read_ns = clock_.MonotonicNs();
+  metrics_.AddPromptTokens(turn.usage.prompt_tokens, turn.usage.cached_tokens);
+  Sequence& first = *turn.completions.front()->sequence;
+  if (turn.request.prompt_logprobs) {
+    turn.started.prompt_logprobs = first.TakePromptLogprobs();
+    PushStarted(turn);
+  }
+  for (size_t i = 1; i < turn.leases->size(); ++i) {
+    turn.completions.push_back(std::make_unique<Completion>(
+        turn,
+        first.Fork(static_cast<int32_t>(i), std::move((*turn.leases)[i]))));
+    Completion& fork = *turn.completions.back();
+    if (fork.sequence->ended()) Finish(fork);
+  }
+  turn.leases->clear();
+}
+
+// ---- Steps -----------------------------------------------------------------
+
+bool Batch::FillPlan() {
+  active_.clear();
+  plannable_.clear();
+  for (const std::unique_ptr<Turn>& turn : turns_) {
+    for (const std::unique_ptr<Completion>& completion : turn->completions) {
+      const Sequence& sequence = *completion->sequence;
+      if (sequence.ended()) continue;
+      active_.push_back(completion.get());
+      plannable_.push_back({.prefill_tokens = sequence.prefill_tokens(),
+                            .paused = turn->full && sequence.decoding()});
+    }
+  }
+  PlanStep(plannable_, options_.prefill_rows, engine_.max_rows(), plan_);
+  return !plan_.empty();
+}
+
+bool Batch::Step() {
+  if (!FillPlan()) return false;
+  segments_.clear();
+  for (const PlannedSegment& planned : plan_) {
+    Sequence& sequence = *active_[planned.sequence]->sequence;
+    segments_.push_back(sequence.NextSegment(planned.rows));
+  }
+  const int64_t start_ns = clock_.MonotonicNs();
+  const MatrixView<float> logits = engine_.Step(segments_);
+  step_end_ns_ = clock_.MonotonicNs();
+  tokens_ = 0;
+  even_gaps_ = 0;
+  ObserveStep(start_ns);
+  int64_t row = 0;
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    const int64_t rows = LogitRows(segments_[i]);
+    Advance(*active_[plan_[i].sequence], plan_[i].rows, logits.Rows(row, rows));
+    row += rows;
+  }
+  if (tokens_ > 0) metrics_.AddGeneratedTokens(tokens_);
+  if (even_gaps_ > 0) {
+    metrics_.ObserveInterToken(Seconds(step_end_ns_ - last_step_end_ns_),
+                               even_gaps_);
+  }
+  last_step_end_ns_ = step_end_ns_;
+  return true;
+}
+
+void Batch::ObserveStep(int64_t start_ns) {
+  int64_t rows = 0;
+  bool prefill = false, decode = false;
+  for (const PlannedSegment& planned : plan_) {
+    rows += planned.rows;
+    const bool decoding = active_[planned.sequence]->sequence->decoding();
+    decode |= decoding;
+    prefill |= !decoding;
+  }
+  const Phase phase = prefill && decode ? Phase::kMixed
+                      : prefill         ? Phase::kPrefill
+                                        : Phase::kDecode;
+  metrics_.ObserveStep(phase, rows, Seconds(step_end_ns_ - start_ns));
+}
+
+void Batch::Advance(Completion& completion, int64_t rows,
+                    MatrixView<float> logits) {
+  Sequence& sequence = *completion.sequence;
+  const bool was_read = sequence.prompt_read();
+  const int64_t generated = sequence.generated();
+  sequence.Advance(rows, logits, sampler_);
+  if (sequence.generated() > generated) CountToken(completion);
+  if (!was_read && sequence.prompt_read()) PromptRead(completion.turn);
+  PushDelta(completion);
+  if (sequence.ended()) Finish(completion);
+}
+
+void Batch::CountToken(Completion& completion) {
+  Turn& turn = completion.turn;
+  ++tokens_;
+  ++turn.usage.completion_tokens;
+  if (completion.first_token_ns == 0) {
+    completion.first_token_ns = step_end_ns_;
+    if (completion.sequence->index() == 0) {
+      metrics_.ObserveFirstToken(
+          turn.source, Seconds(step_end_ns_ - turn.request.arrival_ns));
+    }
+  } else if (completion.last_token_ns == last_step_end_ns_) {
+    ++even_gaps_;
+  } else {
+    metrics_.ObserveInterToken(Seconds(step_end_ns_ - completion.last_token_ns),
+                               /*count=*/1);
+  }
+  completion.last_token_ns = step_end_ns_;
+}
+
+void Batch::PushDelta(Completion& completion) {
+  if (!completion.sequence->has_delta()) return;
+  DeltaEvent delta = completion.sequence->TakeDelta();
+  delta.usage = completion.turn.usage;
+  completion.turn.stream->Push(std::move(delta));
+}
+
+// ---- The end ---------------------------------------------------------------
+
+bool Batch::EndTurns() {
+  const int64_t now_ns = clock_.MonotonicNs();
+  bool ended = false;
+  for (const std::unique_ptr<Turn>& turn : turns_) {
+    const bool live =
+        std::any_of(turn->completions.begin(), turn->completions.end(),
+                    [](const auto& completion) { return completion->live(); });
+    if (!live) continue;
+    const bool was_full = std::exchange(turn->full, turn->stream->full());
+    if (turn->full && !was_full) turn->full_since_ns = now_ns;
+    if (turn->full && now_ns - turn->full_since_ns >=
+                          options_.slow_reader_timeout_ms * kNsPerMs) {
+      turn->stream->Cancel(CancelCause::kSlowReader);
+    }
+    if (const auto cause = turn->stream->cancelled(); cause.has_value()) {
+      metrics_.CountCancellation(*cause);
+      turn->status = CancelledStatus(*cause, options_.slow_reader_timeout_ms);
+      Interrupt(*turn, FinishReason::kCancelled, turn->request.keep_on_cancel);
+      ended = true;
+    } else if (TimeIsUp(turn->request, now_ns)) {
+      Interrupt(*turn, FinishReason::kTimeLimit, /*keep=*/true);
+      ended = true;
+    }
+  }
+  return ended;
+}
+
+void Batch::Interrupt(Turn& turn, FinishReason reason, bool keep) {
+  const bool read = turn.completions.front()->sequence->prompt_read();
+  if (!read && turn.request.prompt_logprobs) PushStarted(turn);
+  // Completions that had not begun yet hold their slots all the same.
+  for (size_t i = 1; i < turn.leases->size(); ++i) {
+    FinishedEvent event;
+    event.index = static_cast<int32_t>(i);
+    event.reason = reason;
+    event.usage = turn.usage;
+    turn.stream->Push(std::move(event));
+    --turn.unfinished;
+    --running_;
+    --leases_;
+  }
+  turn.leases->clear();
+  for (const std::unique_ptr<Completion>& completion : turn.completions) {
+    if (!completion->live()) continue;
+    completion->sequence->Interrupt(reason, keep);
+    PushDelta(*completion);
+    Finish(*completion);
+  }
+}
+
+void Batch::Finish(Completion& completion) {
+  Sequence& sequence = *completion.sequence;
+  --running_;
+  if (!sequence.status().ok()) {
+    DropLease(completion);
+    Close(completion.turn, sequence.status());
+    return;
+  }
+  if (!sequence.to_commit()) {
+    DropLease(completion);
+    Finished(completion, std::nullopt);
+    return;
+  }
+  completion.commit_start_ns = clock_.MonotonicNs();
+  executor_.Run([this, &completion] {
+    completion.revision = sessions_.Commit(completion.sequence->TakeLease());
+    on_committed_(&completion);
+  });
+}
+
+void Batch::Committed(Completion& completion) {
+  --leases_;
+  if (!completion.revision.ok()) {
+    Close(completion.turn, completion.revision.status());
+    return;
+  }
+  Finished(completion, *completion.revision);
+}
+
+void Batch::DropLease(Completion& completion) {
+  SessionLease dropped = completion.sequence->TakeLease();
+  --leases_;
+}
+
+void Batch::Finished(Completion& completion, std::optional<uint64_t> revision) {
+  Turn& turn = completion.turn;
+  const Sequence& sequence = *completion.sequence;
+  FinishedEvent event;
+  event.index = sequence.index();
+  event.reason = sequence.reason();
+  event.matched_stop = sequence.matched_stop();
+  event.matched_token = sequence.matched_token();
+  event.usage = turn.usage;
+  event.timings = TimingsOf(completion);
+  event.revision = revision;
+  turn.stream->Push(std::move(event));
+  if (--turn.unfinished > 0) return;
+
+  RequestObservation observed;
+  const int64_t now_ns = clock_.MonotonicNs();
+  observed.queue_seconds = Seconds(turn.admitted_ns - turn.request.arrival_ns);
+  if (turn.prompt_read_ns > 0) {
+    observed.prefill_seconds = Seconds(turn.prompt_read_ns - turn.leased_ns);
+    observed.decode_seconds = Seconds(now_ns - turn.prompt_read_ns);
+  }
+  observed.total_seconds = Seconds(now_ns - turn.request.arrival_ns);
+  observed.prompt_tokens = turn.usage.prompt_tokens;
+  observed.cached_tokens = turn.usage.cached_tokens;
+  observed.generated_tokens = turn.usage.completion_tokens;
+  observed.finish = sequence.reason();
+  metrics_.ObserveRequest(observed);
+  Close(turn, turn.status);
+}
+
+RequestTimings Batch::TimingsOf(const Completion& completion) const {
+  const Turn& turn = completion.turn;
+  const int64_t now_ns = clock_.MonotonicNs();
+  const int64_t arrival_ns = turn.request.arrival_ns;
+  RequestTimings timings;
+  timings.queue_us = (turn.admitted_ns - arrival_ns) / 1000;
+  timings.resume_us = turn.resume_us;
+  if (turn.prompt_read_ns > 0) {
+    timings.prefill_us = (turn.prompt_read_ns - turn.leased_ns) / 1000;
+  }
+  const int64_t generated = completion.sequence->generated();
+  if (generated > 0) {
+    timings.first_token_us = (completion.first_token_ns - arrival_ns) / 1000;
+  }
+  if (generated > 1) {
+    timings.per_token_us =
+        (completion.last_token_ns - completion.first_token_ns) /
+        (generated - 1) / 1000;
+  }
+  if (completion.commit_start_ns > 0) {
+    timings.commit_us = (now_ns - completion.commit_start_ns) / 1000;
+  }
+  timings.total_us = (now_ns - arrival_ns) / 1000;
+  return timings;
+}
+
+void Batch::Close(Turn& turn, absl::Status status) {
+  turn.closed = true;
+  turn.stream->Close(std::move(status));
+}
+
+int64_t Batch::ForgetClosed() {
+  return static_cast<int64_t>(std::erase_if(
+      turns_, [](const std::unique_ptr<Turn>& turn) { return turn->closed; }));
+}
+
+}  // namespace reprise

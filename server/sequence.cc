@@ -1,0 +1,317 @@
+#include "server/sequence.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/log.h"
+
+namespace reprise {
+
+Sequence::Sequence(const TurnRequest& request, const Tokenizer& tokenizer,
+                   int64_t slot_bytes, SessionLease lease)
+    : request_(request),
+      tokenizer_(tokenizer),
+      slot_bytes_(slot_bytes),
+      sampling_(request.sampling),
+      lease_(std::move(lease)),
+      decoder_(tokenizer),
+      held_(request) {
+  if (request.min_new_tokens > 0) {
+    banned_ = request.eos_tokens;
+    banned_.insert(banned_.end(), request.stop_tokens.begin(),
+                   request.stop_tokens.end());
+  }
+  SessionRecord& record = lease_.record();
+  lease_.MarkChanged();
+  start_position_ = record.position;
+  had_pending_ = record.pending_token.has_value();
+  GrowWindow(sampling_, record.sampler);
+  // Input begins a text of its own, and does not complete a character that the
+  // last turn left unfinished.
+  if (!request.prompt.empty()) record.pending_text.clear();
+  std::vector<int32_t> tokens;
+  tokens.reserve(request.prompt.size() + 1);
+  if (had_pending_) tokens.push_back(*record.pending_token);
+  tokens.insert(tokens.end(), request.prompt.begin(), request.prompt.end());
+  StartFeed(Stage::kPrompt, std::move(tokens), had_pending_ ? 1 : 0);
+}
+
+Sequence::Sequence(const Sequence& first, int32_t index, SessionLease lease)
+    : request_(first.request_),
+      tokenizer_(first.tokenizer_),
+      slot_bytes_(first.slot_bytes_),
+      sampling_(first.sampling_),
+      banned_(first.banned_),
+      lease_(std::move(lease)),
+      decoder_(first.decoder_),
+      index_(index),
+      start_position_(first.start_position_),
+      had_pending_(first.had_pending_),
+      stage_(first.stage_),
+      prompt_read_(true),
+      held_(first.request_),
+      reason_(first.reason_) {
+  sampling_.seed += static_cast<uint64_t>(index);
+}
+
+std::unique_ptr<Sequence> Sequence::Fork(int32_t index, SessionLease lease) {
+  CHECK(prompt_read_ && generated_ == 0);
+  lease.MarkChanged();
+  std::memcpy(lease.slot(), lease_.slot(), static_cast<size_t>(slot_bytes_));
+  lease.record() = lease_.record();
+  return std::unique_ptr<Sequence>(
+      new Sequence(*this, index, std::move(lease)));
+}
+
+int64_t Sequence::prefill_tokens() const {
+  if (stage_ != Stage::kPrompt && stage_ != Stage::kRepair) return 0;
+  return static_cast<int64_t>(feed_.size() - 1 - fed_);
+}
+
+// ---- Prefill ---------------------------------------------------------------
+
+void Sequence::StartFeed(Stage stage, std::vector<int32_t> tokens,
+                         size_t first_new) {
+  CHECK(!tokens.empty());
+  stage_ = stage;
+  feed_ = std::move(tokens);
+  fed_ = 0;
+  first_new_ = first_new;
+  if (feed_.size() == 1) EndFeed();
+}
+
+void Sequence::AdvanceFeed(int64_t rows, MatrixView<float> logits) {
+  SessionRecord& record = lease_.record();
+  for (int64_t row = 0; row < rows; ++row, ++fed_) {
+    if (fed_ >= first_new_) {
+      RememberToken(feed_[fed_], record.position + row, sampling_.penalty_decay,
+                    record.sampler);
+    }
+    if (logits.rows > 0) {
+      prompt_logprobs_.push_back(ScoreToken(
+          logits.RowSpan(row), feed_[fed_ + 1], request_.logprobs.value_or(0)));
+    }
+  }
+  record.position += rows;
+  if (fed_ + 1 == feed_.size()) EndFeed();
+}
+
+// The last token is the pending one from here on.
+void Sequence::EndFeed() {
+  SessionRecord& record = lease_.record();
+  record.pending_token = feed_.back();
+  if (feed_.size() > first_new_) {
+    RememberToken(feed_.back(), record.position, sampling_.penalty_decay,
+                  record.sampler);
+  }
+  feed_.clear();
+  if (stage_ == Stage::kRepair) {
+    stage_ = Stage::kEnded;
+    return;
+  }
+  prompt_read_ = true;
+  decoder_ = StreamDecoder(tokenizer_, record.pending_text);
+  stage_ = Stage::kDecode;
+  if (request_.max_new_tokens == 0) End(FinishReason::kLength);
+}
+
+// ---- Steps -----------------------------------------------------------------
+
+StepSegment Sequence::NextSegment(int64_t rows) {
+  const SessionRecord& record = lease_.record();
+  if (stage_ == Stage::kDecode) {
+    CHECK(rows == 1);
+    KeepCopy();
+    return {.tokens = {&*record.pending_token, 1},
+            .position = record.position,
+            .slot = lease_.slot(),
+            .logits = LogitsFor::kLastRow};
+  }
+  CHECK(rows >= 1 && rows <= prefill_tokens());
+  const bool score = stage_ == Stage::kPrompt && request_.prompt_logprobs;
+  return {.tokens = std::span<const int32_t>(feed_).subspan(
+              fed_, static_cast<size_t>(rows)),
+          .position = record.position,
+          .slot = lease_.slot(),
+          .logits = score ? LogitsFor::kAllRows : LogitsFor::kNone};
+}
+
+void Sequence::Advance(int64_t rows, MatrixView<float> logits,
+                       Sampler& sampler) {
+  if (stage_ != Stage::kDecode) {
+    AdvanceFeed(rows, logits);
+    return;
+  }
+  SessionRecord& record = lease_.record();
+  record.position += 1;
+  SampleOptions options;
+  options.logprob = request_.logprobs.has_value();
+  options.top_logprobs = request_.logprobs.value_or(0);
+  if (generated_ < request_.min_new_tokens) options.banned = banned_;
+  Accept(sampler.Sample(logits.RowSpan(0), sampling_, options, record.position,
+                        record.sampler));
+}
+
+void Sequence::Interrupt(FinishReason reason, bool keep) {
+  CHECK(stage_ == Stage::kPrompt || stage_ == Stage::kDecode);
+  discard_ = !keep || stage_ == Stage::kPrompt;
+  held_.ShowAll();
+  End(reason);
+}
+
+// ---- Tokens ----------------------------------------------------------------
+
+// Everything before this point is final, if nothing is held back: forget it,
+// and remember where it ends.
+void Sequence::KeepCopy() {
+  const bool settled = held_.all_shown() && decoder_.pending().empty();
+  const bool wanted = keeps_session() && !request_.stop.empty();
+  if (!settled && (!wanted || copy_ != nullptr)) return;
+  held_.Clear();
+  if (!wanted) return;
+  if (copy_ == nullptr) {
+    copy_ = std::make_unique<Copy>();
+    copy_->slot.resize(static_cast<size_t>(slot_bytes_));
+  }
+  std::memcpy(copy_->slot.data(), lease_.slot(), copy_->slot.size());
+  copy_->record = lease_.record();
+  copy_->record.pending_text = decoder_.pending();
+}
+
+void Sequence::Accept(SampledToken sampled) {
+  SessionRecord& record = lease_.record();
+  const int32_t token = sampled.token;
+  record.pending_token = token;
+  RememberToken(token, record.position, sampling_.penalty_decay,
+                record.sampler);
+  ++generated_;
+  const bool ends = EndsTurn(token);
+  const std::string text = ends ? "" : decoder_.Push(token);
+  held_.Add(std::move(sampled), text, decoder_.pending().empty(),
+            record.sampler.draws);
+  if (ends) {
+    held_.ShowAll();
+    End(matched_token_.has_value() ? FinishReason::kStopToken
+                                   : FinishReason::kStop);
+    return;
+  }
+  // Text of the tokens before min_new_tokens takes no part in the search.
+  size_t text_end = held_.text().size();
+  if (generated_ >= request_.min_new_tokens) {
+    const StopScan scan = ScanForStop(
+        std::string_view(held_.text()).substr(held_.shown()), request_.stop);
+    if (scan.match.has_value()) {
+      StopAt(*scan.match);
+      return;
+    }
+    text_end = held_.shown() + scan.undecided;
+  }
+  held_.Show(text_end);
+  if (generated_ >= request_.max_new_tokens) {
+    held_.ShowAll();
+    End(FinishReason::kLength);
+  }
+}
+
+// Whether `token` is one that ends the turn. It is part of the session, as
+// chat templates have it, but its text is not shown.
+bool Sequence::EndsTurn(int32_t token) {
+  const auto is_in = [token](const std::vector<int32_t>& tokens) {
+    return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+  };
+  if (is_in(request_.stop_tokens)) {
+    matched_token_ = token;
+    return true;
+  }
+  return is_in(request_.eos_tokens);
+}
+
+// ---- Stop strings ----------------------------------------------------------
+
+// The session ends where the text that is shown ends: at `cut`. The tokens that
+// end there or before stay as they are.
+void Sequence::StopAt(const StopMatch& match) {
+  matched_stop_ = request_.stop[match.stop];
+  const size_t cut =
+      held_.shown() + (request_.include_stop ? match.end : match.begin);
+  held_.Show(cut);
+  const size_t kept = held_.TokensUpTo(cut);
+  const bool at_end =
+      kept == held_.tokens().size() && cut == held_.text().size();
+  if (copy_ == nullptr || at_end) {
+    End(FinishReason::kStopString);
+    return;
+  }
+  GoBack(kept, cut);
+}
+
+void Sequence::GoBack(size_t kept, size_t cut) {
+  reason_ = FinishReason::kStopString;
+  const size_t kept_end = kept == 0 ? 0 : held_.tokens()[kept - 1].text_end;
+  std::string_view rest =
+      std::string_view(held_.text()).substr(kept_end, cut - kept_end);
+  // The first character may have begun in the turn before: its first bytes are
+  // in the session already.
+  if (kept == 0 && !copy_->record.pending_text.empty() && !rest.empty()) {
+    const std::string& begun = copy_->record.pending_text;
+    constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+    if (rest.starts_with(begun)) {
+      rest.remove_prefix(begun.size());
+    } else if (rest.starts_with(kReplacement)) {
+      rest.remove_prefix(kReplacement.size());
+    }
+  }
+  absl::StatusOr<std::vector<int32_t>> tokens = EncodeExactly(tokenizer_, rest);
+  if (!tokens.ok()) {
+    status_ = tokens.status();
+    discard_ = true;
+    End(FinishReason::kStopString);
+    return;
+  }
+  std::vector<int32_t> feed = {*copy_->record.pending_token};
+  for (size_t i = 0; i < kept; ++i) {
+    feed.push_back(held_.tokens()[i].sampled.token);
+  }
+  feed.insert(feed.end(), tokens->begin(), tokens->end());
+  SessionRecord& record = lease_.record();
+  std::memcpy(lease_.slot(), copy_->slot.data(), copy_->slot.size());
+  record = copy_->record;
+  if (kept > 0) record.sampler.draws = held_.tokens()[kept - 1].draws;
+  if (kept > 0 || cut > 0) record.pending_text.clear();
+  copy_ = nullptr;
+  StartFeed(Stage::kRepair, std::move(feed), /*first_new=*/1);
+}
+
+// ---- The end ---------------------------------------------------------------
+
+void Sequence::End(FinishReason reason) {
+  reason_ = reason;
+  stage_ = Stage::kEnded;
+  if (prompt_read_) lease_.record().pending_text = decoder_.pending();
+  copy_ = nullptr;
+}
+
+bool Sequence::keeps_session() const {
+  return request_.session.has_value() && request_.commit;
+}
+
+// A turn that added nothing makes no revision.
+bool Sequence::to_commit() {
+  const SessionRecord& record = lease_.record();
+  const bool added = record.position != start_position_ ||
+                     had_pending_ != record.pending_token.has_value();
+  return keeps_session() && !discard_ && added;
+}
+
+DeltaEvent Sequence::TakeDelta() {
+  DeltaEvent delta = held_.TakeDelta();
+  delta.index = index_;
+  return delta;
+}
+
+std::vector<SampledToken> Sequence::TakePromptLogprobs() {
+  return std::move(prompt_logprobs_);
+}
+
+}  // namespace reprise
