@@ -48,6 +48,9 @@ function(reprise_test name)
     REPRISE_TESTDATA="${PROJECT_SOURCE_DIR}/tests/testdata"
     REPRISE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     REPRISE_BINARY_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  # As the server sets it: with libgomp's default, tests that share the cores
+  # spend most of their time waiting for each other's threads.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} ENVIRONMENT GOMP_SPINCOUNT=2000
+      LABELS "${arg_LABELS}")
 endfunction()

@@ -34,12 +34,12 @@ struct Parts {
   std::optional<Norm> final_norm;
   Linear head;
   StateLayout layout;
-  Scratch scratch;
 };
 
 class LoadedEngine : public Engine {
  public:
-  LoadedEngine(Parts parts, ModelInfo info, int64_t max_rows);
+  // `scratch` is allocated for `max_rows`.
+  LoadedEngine(Parts parts, Scratch scratch, ModelInfo info, int64_t max_rows);
 
   const ModelInfo& info() const override { return info_; }
   const StateLayout& layout() const override { return p_.layout; }
@@ -58,7 +58,9 @@ class LoadedEngine : public Engine {
   const ModelInfo info_;
   const int64_t max_rows_;
 
-  // Of the step that runs. [PaddedRows(max_rows), d_model] each:
+  // Of the step that runs.
+  Scratch scratch_;
+  // [PaddedRows(max_rows), d_model] each:
   std::vector<float> x_;  // the residual stream
   std::vector<float> h_;  // what a mixer, or the head, reads
   std::vector<float> y_;  // what a mixer wrote
@@ -71,8 +73,12 @@ class LoadedEngine : public Engine {
   std::vector<const std::byte*> slots_;
 };
 
-LoadedEngine::LoadedEngine(Parts parts, ModelInfo info, int64_t max_rows)
-    : p_(std::move(parts)), info_(std::move(info)), max_rows_(max_rows) {
+LoadedEngine::LoadedEngine(Parts parts, Scratch scratch, ModelInfo info,
+                           int64_t max_rows)
+    : p_(std::move(parts)),
+      info_(std::move(info)),
+      max_rows_(max_rows),
+      scratch_(std::move(scratch)) {
   const auto padded = static_cast<size_t>(PaddedRows(max_rows));
   const size_t size = padded * static_cast<size_t>(info_.d_model);
   x_.resize(size);
@@ -128,12 +134,12 @@ void LoadedEngine::RunSublayer(const Sublayer& sublayer, int64_t rows) {
   if (sublayer.norm_placement == NormPlacement::kBefore) {
     ForEach(rows, 2 * width,
             [&](int64_t row) { sublayer.norm.Apply(x.Row(row), h.Row(row)); });
-    sublayer.mixer->Forward(h, segments_, p_.scratch, y);
+    sublayer.mixer->Forward(h, segments_, scratch_, y);
     ForEach(rows, 2 * width,
             [&](int64_t row) { AddInto(y.Row(row), width, x.Row(row)); });
     return;
   }
-  sublayer.mixer->Forward(x, segments_, p_.scratch, y);
+  sublayer.mixer->Forward(x, segments_, scratch_, y);
   ForEach(rows, 2 * width, [&](int64_t row) {
     AddInto(y.Row(row), width, x.Row(row));
     sublayer.norm.Apply(x.Row(row), x.Row(row));
@@ -156,7 +162,7 @@ MatrixView<float> LoadedEngine::Logits() {
       std::copy_n(x, width, h.Row(i));
     }
   });
-  p_.head.Apply(h, logits, p_.scratch.linear());
+  p_.head.Apply(h, logits, scratch_.linear());
   return logits;
 }
 
@@ -167,9 +173,8 @@ MatrixView<float> LoadedEngine::Step(std::span<const StepSegment> segments) {
 }
 
 absl::StatusOr<Parts> BuildParts(const ModelDescription& model,
-                                 Weights& weights) {
+                                 Weights& weights, Scratch& scratch) {
   StateLayout layout;
-  Scratch scratch;
   ASSIGN_OR_RETURN(
       EmbeddingTable embedding,
       weights.Embedding(model.embedding, model.vocab_size, model.d_model));
@@ -195,10 +200,8 @@ absl::StatusOr<Parts> BuildParts(const ModelDescription& model,
   }
   const LinearPart parts[] = {{model.head, model.vocab_size}};
   ASSIGN_OR_RETURN(Linear head, weights.MakeLinear(parts, model.d_model));
-  scratch.Allocate(weights.max_rows());
-  return Parts{std::move(embedding),  std::move(sublayers),
-               std::move(final_norm), std::move(head),
-               std::move(layout),     std::move(scratch)};
+  return Parts{std::move(embedding), std::move(sublayers),
+               std::move(final_norm), std::move(head), std::move(layout)};
 }
 
 // "2 x (linear_attention + gated_ffn), width 64, vocabulary 256".
@@ -290,13 +293,15 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
                    Checkpoint::Open(options.model_dir));
   ASSIGN_OR_RETURN(const ModelDescription model,
                    LoadModelDescription(options.model_dir, checkpoint));
-  Weights weights(checkpoint, type, options.max_rows);
-  ASSIGN_OR_RETURN(Parts parts, BuildParts(model, weights));
+  Scratch scratch;
+  Weights weights(checkpoint, type, options.max_rows, scratch.linear());
+  ASSIGN_OR_RETURN(Parts parts, BuildParts(model, weights, scratch));
+  scratch.Allocate(options.max_rows);
   ModelInfo info =
       MakeInfo(options.model_dir, model, weights, type, parts.layout);
   LogLoaded(info, weights);
-  return std::make_unique<LoadedEngine>(std::move(parts), std::move(info),
-                                        options.max_rows);
+  return std::make_unique<LoadedEngine>(std::move(parts), std::move(scratch),
+                                        std::move(info), options.max_rows);
 }
 
 }  // namespace reprise

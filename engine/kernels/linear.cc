@@ -402,6 +402,18 @@ void Linear::Apply(MatrixView<const float> x, MatrixView<float> y,
                                  num_args, args.data()));
 }
 
+void Linear::Reserve(LinearScratch& scratch) const {
+  LinearScratch::Impl& work = *scratch.impl_;
+  int64_t rows = 0;
+  for (const Kernel& kernel : impl_->kernels->kernels) {
+    work.Bind(kernel);
+    rows = std::max(rows, kernel.rows);
+  }
+  if (impl_->type != WeightType::kBf16) return;
+  const auto size = static_cast<size_t>(rows * impl_->in);
+  if (work.source.size() < size) work.source.resize(size);
+}
+
 int64_t Linear::in() const { return impl_->in; }
 int64_t Linear::out() const { return impl_->out; }
 

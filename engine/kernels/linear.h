@@ -73,10 +73,13 @@ class Linear {
 
   // x is [rows, in], y is [rows, out], both without gaps between rows and with
   // room for PaddedRows(rows) rows; they must not overlap. Allocates nothing
-  // of its own once `scratch` has served that many rows of this shape; oneDNN
-  // does its bookkeeping of a call (some hundred bytes) on the heap.
+  // of its own after Reserve; oneDNN does its bookkeeping of a call (some
+  // hundred bytes) on the heap.
   void Apply(MatrixView<const float> x, MatrixView<float> y,
              LinearScratch& scratch) const;
+
+  // Gives `scratch` all that Apply needs, for any number of rows.
+  void Reserve(LinearScratch& scratch) const;
 
   int64_t in() const;
   int64_t out() const;

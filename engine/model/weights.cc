@@ -28,8 +28,11 @@ void EmbeddingTable::Read(int64_t row, float* out) const {
 }
 
 Weights::Weights(const Checkpoint& checkpoint, WeightType type,
-                 int64_t max_rows)
-    : checkpoint_(checkpoint), type_(type), max_rows_(max_rows) {
+                 int64_t max_rows, LinearScratch& scratch)
+    : checkpoint_(checkpoint),
+      type_(type),
+      max_rows_(max_rows),
+      scratch_(scratch) {
   CHECK(type != WeightType::kAuto);
 }
 
@@ -94,6 +97,7 @@ absl::StatusOr<Linear> Weights::Pack(std::span<const LinearPart> parts,
       Linear linear,
       Linear::Create(MatrixView<const float>(weight.data(), out, in), bias,
                      {.type = as.type, .max_rows = as.max_rows}));
+  linear.Reserve(scratch_);
   weight_bytes_ += linear.packed_bytes();
   exact_ = exact_ && linear.exact();
   return linear;

@@ -50,9 +50,10 @@ struct LinearPart {
 // the config says, a type that is no weight's, or a number that is not finite.
 class Weights {
  public:
-  // `checkpoint` must outlive the Weights; `type` is not kAuto. Linears take up
-  // to `max_rows` rows.
-  Weights(const Checkpoint& checkpoint, WeightType type, int64_t max_rows);
+  // `checkpoint` and `scratch` must outlive the Weights; `type` is not kAuto.
+  // Linears take up to `max_rows` rows and find all they need in `scratch`.
+  Weights(const Checkpoint& checkpoint, WeightType type, int64_t max_rows,
+          LinearScratch& scratch);
 
   int64_t max_rows() const { return max_rows_; }
 
@@ -102,6 +103,7 @@ class Weights {
   const Checkpoint& checkpoint_;
   const WeightType type_;
   const int64_t max_rows_;
+  LinearScratch& scratch_;
   int64_t num_parameters_ = 0;
   int64_t weight_bytes_ = 0;
   bool exact_ = true;

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/base/log.h"
@@ -69,8 +68,7 @@ int main(int argc, char** argv) {
   app.add_option("--weights", weights, "Type that weights are packed in")
       ->transform(CLI::CheckedTransformer(types))
       ->default_str("f32");
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  int threads = std::max(1, cores);
+  int threads = 1;  // the cases are small
   app.add_option("--threads", threads, "Threads to compute with")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

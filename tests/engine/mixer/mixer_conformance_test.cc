@@ -62,7 +62,7 @@ class Harness {
     auto checkpoint =
         Checkpoint::OpenFile(dir.Write("m.safetensors", writer.File()));
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-    Weights weights(*checkpoint, type, kMaxRows);
+    Weights weights(*checkpoint, type, kMaxRows, scratch_.linear());
     const MixerContext context{.layer = 0,
                                .d_model = example.d_model,
                                .weights = weights,

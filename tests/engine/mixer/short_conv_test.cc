@@ -37,8 +37,9 @@ class ShortConvolutionTest : public testing::Test {
     auto checkpoint =
         Checkpoint::OpenFile(dir.Write("m.safetensors", writer.File()));
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-    Weights weights(*checkpoint, WeightType::kF32, /*max_rows=*/64);
     Scratch scratch;
+    Weights weights(*checkpoint, WeightType::kF32, /*max_rows=*/64,
+                    scratch.linear());
     return ShortConvolution::Create({.channels = channels,
                                      .taps = taps,
                                      .weight = {"w", "conv_size"},

@@ -27,11 +27,14 @@ class WeightsTest : public ::testing::Test {
     checkpoint_.emplace(*std::move(checkpoint));
     return *checkpoint_;
   }
-  Weights Make() { return Weights(Open(), WeightType::kF32, /*max_rows=*/4); }
+  Weights Make() {
+    return Weights(Open(), WeightType::kF32, /*max_rows=*/4, scratch_);
+  }
 
   SafetensorsWriter writer_;
   TempDir dir_;
   std::optional<Checkpoint> checkpoint_;
+  LinearScratch scratch_;
 };
 
 TEST_F(WeightsTest, StacksMatricesAlongTheirOutputs) {
@@ -48,8 +51,7 @@ TEST_F(WeightsTest, StacksMatricesAlongTheirOutputs) {
   std::vector<float> y(static_cast<size_t>(PaddedRows(1) * 3));
   x[0] = 1;
   x[1] = 10;
-  LinearScratch scratch;
-  linear->Apply({x.data(), 1, 2}, {y.data(), 1, 3}, scratch);
+  linear->Apply({x.data(), 1, 2}, {y.data(), 1, 3}, scratch_);
   // 1 + 20 | 3 + 40 + 10, 5 + 60 + 20.
   EXPECT_EQ(y[0], 21);
   EXPECT_EQ(y[1], 53);
@@ -135,7 +137,8 @@ uint64_t FingerprintOf(const std::string& dtype, const std::string& bytes,
   const auto checkpoint =
       Checkpoint::OpenFile(dir.Write("m.safetensors", writer.File()));
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-  Weights weights(*checkpoint, type, /*max_rows=*/1);
+  LinearScratch scratch;
+  Weights weights(*checkpoint, type, /*max_rows=*/1, scratch);
   const absl::Status status =
       shape.size() == 2
           ? weights.Embedding({"t", "x"}, shape[0], shape[1]).status()

@@ -1,0 +1,80 @@
+// A step allocates no memory: buffers are sized at load. In a program of its
+// own, since it replaces operator new.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "engine/base/log.h"
+#include "engine/base/parallel.h"
+#include "engine/engine.h"
+#include "tests/support/step_helpers.h"
+
+namespace {
+
+std::atomic<size_t> g_largest{0};  // allocation since the last reset
+
+void* Allocate(size_t size) {
+  if (size > g_largest) g_largest = size;
+  void* memory = std::malloc(size);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return Allocate(size); }
+void* operator new[](size_t size) { return Allocate(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+namespace reprise {
+namespace {
+
+class EngineAllocationTest
+    : public ::testing::TestWithParam<std::tuple<std::string, WeightType>> {};
+
+TEST_P(EngineAllocationTest, StepsAllocateNoBuffers) {
+  const auto& [model, type] = GetParam();
+  if (!ResolveWeightType(type).ok()) {
+    GTEST_SKIP() << "this CPU does not multiply bf16";
+  }
+  SetLogLevel(LogLevel::kError);
+  SetNumThreads(2);
+  const auto engine = LoadEngine(
+      {.model_dir = std::string(REPRISE_TESTDATA) + "/golden/" + model,
+       .weights = type,
+       .max_rows = 192});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const Tokens tokens = RandomTokens(192, (*engine)->info().vocab_size, 1);
+  TestSession session(**engine);
+  for (const int64_t rows : {1, 2, 3, 5, 9, 33, 64, 65, 130, 192}) {
+    const StepSegment segment =
+        TakeSegment(session, std::span(tokens).first(static_cast<size_t>(rows)),
+                    LogitsFor::kAllRows);
+    g_largest = 0;
+    (*engine)->Step({&segment, 1});
+    // oneDNN's own bookkeeping of a call takes some hundred bytes; a row of
+    // the narrowest buffer times the padding would be more than this.
+    EXPECT_LE(g_largest, 2048u) << rows << " rows";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, EngineAllocationTest,
+    ::testing::Combine(::testing::Values("linear_attn_elu",
+                                         "linear_attn_default_hadamard",
+                                         "fast_transformers_elu"),
+                       ::testing::Values(WeightType::kF32, WeightType::kBf16)),
+    [](const auto& info) {
+      return std::get<0>(info.param) +
+             (std::get<1>(info.param) == WeightType::kF32 ? "_f32" : "_bf16");
+    });
+
+}  // namespace
+}  // namespace reprise

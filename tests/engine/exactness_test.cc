@@ -1,0 +1,191 @@
+// Results depend on nothing but the session: bit for bit, for f32 and bf16.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/log.h"
+#include "engine/base/parallel.h"
+#include "engine/engine.h"
+#include "engine/kernels/state_kernels.h"
+#include "tests/support/step_helpers.h"
+
+namespace reprise {
+namespace {
+
+struct Case {
+  std::string dir;  // from the source folder
+  WeightType type;
+};
+
+class ExactnessTest : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    SetLogLevel(LogLevel::kError);
+    if (!ResolveWeightType(GetParam().type).ok()) {
+      GTEST_SKIP() << "this CPU does not multiply bf16";
+    }
+    engine_ = Load();
+    if (!engine_->info().exact) {
+      GTEST_SKIP() << "matmuls are not exact on this CPU";
+    }
+  }
+  static std::unique_ptr<Engine> Load() {
+    auto engine = LoadEngine(
+        {.model_dir = std::string(REPRISE_SOURCE_DIR) + "/" + GetParam().dir,
+         .weights = GetParam().type,
+         .max_rows = 1024});
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return *std::move(engine);
+  }
+  Tokens Random(int64_t count, uint32_t seed) const {
+    return RandomTokens(count, engine_->info().vocab_size, seed);
+  }
+
+  std::unique_ptr<Engine> engine_;
+};
+
+// One of the sessions that share steps with the one under test.
+struct Mate {
+  TestSession session;
+  Tokens tokens;
+};
+
+TEST_P(ExactnessTest, ASessionAmong32MixedOnesEqualsTheSessionAlone) {
+  const Tokens prompt = Random(100, 1);
+  TestSession alone(*engine_);
+  TestSession among(*engine_);
+  std::vector<Mate> mates;
+  for (int i = 0; i < 31; ++i) mates.push_back({TestSession(*engine_), {}});
+
+  Tokens next = prompt;
+  for (uint32_t step = 0; step < 12; ++step) {
+    const Floats expected = StepAlone(*engine_, alone, next);
+    std::vector<StepSegment> segments;
+    for (uint32_t i = 0; i < mates.size(); ++i) {
+      // Each step another few prefill, by one tile, two, or a part of one.
+      const uint32_t kind = (i + 3 * step) % 16;
+      const int64_t rows = kind == 0   ? 64
+                           : kind == 5 ? 128
+                           : kind == 9 ? 37
+                                       : 1;
+      mates[i].tokens = Random(rows, 100 * step + i + 2);
+      const auto logits = static_cast<LogitsFor>((i + step) % 3);
+      segments.push_back(
+          TakeSegment(mates[i].session, mates[i].tokens, logits));
+    }
+    const size_t place = (7 * step) % (mates.size() + 1);
+    segments.insert(segments.begin() + static_cast<std::ptrdiff_t>(place),
+                    TakeSegment(among, next, LogitsFor::kLastRow));
+    int64_t row = 0;  // of the logits
+    for (size_t i = 0; i < place; ++i) {
+      const LogitsFor logits = segments[i].logits;
+      row += logits == LogitsFor::kAllRows   ? std::ssize(segments[i].tokens)
+             : logits == LogitsFor::kLastRow ? 1
+                                             : 0;
+    }
+    const MatrixView<float> logits = engine_->Step(segments);
+    EXPECT_TRUE(SameBits(logits.RowSpan(row), expected)) << "step " << step;
+    EXPECT_TRUE(SameBits(among.slot, alone.slot)) << "step " << step;
+    next = {static_cast<int32_t>(
+        std::max_element(expected.begin(), expected.end()) - expected.begin())};
+  }
+}
+
+TEST_P(ExactnessTest, APromptIsTheSameUnderAnyBudgetOfTiles) {
+  const Tokens prompt = Random(5 * kTileRows + 17, 3);
+  TestSession whole(*engine_);
+  const Floats expected =
+      StepAlone(*engine_, whole, prompt, LogitsFor::kAllRows);
+  for (const int64_t budget : {kTileRows, 2 * kTileRows, 4 * kTileRows}) {
+    TestSession session(*engine_);
+    Floats logits;
+    const std::span<const int32_t> tokens(prompt);
+    for (int64_t first = 0; first < std::ssize(prompt); first += budget) {
+      const int64_t count = std::min(budget, std::ssize(prompt) - first);
+      const Floats part = StepAlone(*engine_, session,
+                                    tokens.subspan(static_cast<size_t>(first),
+                                                   static_cast<size_t>(count)),
+                                    LogitsFor::kAllRows);
+      logits.insert(logits.end(), part.begin(), part.end());
+    }
+    EXPECT_TRUE(SameBits(logits, expected)) << "budget " << budget;
+    EXPECT_TRUE(SameBits(session.slot, whole.slot)) << "budget " << budget;
+  }
+}
+
+TEST_P(ExactnessTest, LogitsOfARowDoNotDependOnWhichRowsAskForThem) {
+  const Tokens prompt = Random(130, 4);
+  TestSession all(*engine_);
+  TestSession last(*engine_);
+  TestSession none(*engine_);
+  const Floats every = StepAlone(*engine_, all, prompt, LogitsFor::kAllRows);
+  const Floats one = StepAlone(*engine_, last, prompt, LogitsFor::kLastRow);
+  EXPECT_TRUE(StepAlone(*engine_, none, prompt, LogitsFor::kNone).empty());
+  ASSERT_EQ(std::ssize(every), 130 * engine_->info().vocab_size);
+  EXPECT_TRUE(SameBits(std::span(every).last(one.size()), one));
+  EXPECT_TRUE(SameBits(all.slot, last.slot));
+  EXPECT_TRUE(SameBits(none.slot, last.slot));
+}
+
+TEST_P(ExactnessTest, AStateCopiedElsewhereContinuesTheSame) {
+  const Tokens prompt = Random(70, 5);
+  const Tokens next = Random(1, 6);
+  TestSession session(*engine_);
+  StepAlone(*engine_, session, prompt);
+  TestSession fork = session;
+  TestSession moved(*Load());
+  moved.slot = session.slot;
+  moved.position = session.position;
+  const Floats expected = StepAlone(*engine_, session, next);
+  EXPECT_TRUE(SameBits(StepAlone(*engine_, fork, next), expected));
+  // In an engine loaded anew, as after a restart.
+  const std::unique_ptr<Engine> other = Load();
+  EXPECT_TRUE(SameBits(StepAlone(*other, moved, next), expected));
+}
+
+TEST_P(ExactnessTest, TheNumberOfThreadsChangesNoBit) {
+  const Tokens prompt = Random(200, 7);
+  const Tokens next = Random(1, 8);
+  std::vector<Floats> results;
+  for (const int threads : {1, 2, 3}) {
+    SetNumThreads(threads);
+    const std::unique_ptr<Engine> engine = Load();
+    TestSession session(*engine);
+    Floats all = StepAlone(*engine, session, prompt, LogitsFor::kAllRows);
+    const Floats last = StepAlone(*engine, session, next);
+    all.insert(all.end(), last.begin(), last.end());
+    all.insert(all.end(), session.slot.begin(), session.slot.end());
+    results.push_back(std::move(all));
+  }
+  SetNumThreads(1);
+  EXPECT_TRUE(SameBits(results[1], results[0]));
+  EXPECT_TRUE(SameBits(results[2], results[0]));
+}
+
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const char* dir :
+       {"tests/testdata/golden/linear_attn_elu_gqa_tied",
+        "tests/testdata/golden/linear_attn_hedgehog",
+        "tests/testdata/golden/linear_attn_relu_nonorm",
+        "tests/testdata/golden/fast_transformers_elu", "models/embedded"}) {
+    cases.push_back({dir, WeightType::kF32});
+    cases.push_back({dir, WeightType::kBf16});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExactnessTest, ::testing::ValuesIn(AllCases()),
+                         [](const ::testing::TestParamInfo<Case>& info) {
+                           const std::string& dir = info.param.dir;
+                           return dir.substr(dir.rfind('/') + 1) +
+                                  (info.param.type == WeightType::kF32
+                                       ? "_f32"
+                                       : "_bf16");
+                         });
+
+}  // namespace
+}  // namespace reprise
