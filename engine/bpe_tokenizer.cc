@@ -241,6 +241,8 @@ absl::Status BpeTokenizer::InitTokens(const BpeSpec& spec) {
   std::vector<AddedToken> normalized;
   for (AddedToken token : spec.added_tokens) {
     ids_.emplace(token.content, token.id);
+    // Its bytes are its name as it stands. The tokenizers library takes a name
+    // within the alphabet for bytes, so that its "\u00e9" decodes to U+FFFD.
     TokenAt(token.id) = {token.content, token.special};
     if (!token.normalized) {
       raw.push_back(std::move(token));

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <ostream>
 
 #include "engine/tokenizer.h"
 
@@ -52,6 +53,10 @@ struct Published {
   int64_t vocab_size;
   int32_t end_of_text;
 };
+
+void PrintTo(const Published& published, std::ostream* out) {
+  *out << published.folder;
+}
 
 class PublishedTokenizerTest : public testing::TestWithParam<Published> {
  protected:
