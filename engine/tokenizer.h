@@ -19,7 +19,7 @@
 namespace reprise {
 
 // Longest text that Encode takes. Far above what a request may hold; it bounds
-// the memory of one call to about 30 bytes for each of the text's.
+// the memory of one call to about 40 bytes for each of the text's.
 inline constexpr size_t kMaxTextBytes = 16 << 20;
 
 // Immutable after construction; thread-safe.
