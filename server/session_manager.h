@@ -51,7 +51,10 @@ struct SessionManagerOptions {
 
 // Thread-safe. Functions block on the store where they say so; run those on an
 // Executor. No lock is held over store calls, encoding or decoding: a session
-// being worked on is marked busy instead.
+// being worked on is claimed instead (session_table.h). While a turn has it,
+// others get Aborted; while it is suspended, forked, deleted or touched, which
+// takes milliseconds, they wait. A session whose TTL has passed does not exist,
+// except while a turn runs on it: its commit renews the TTL.
 class SessionManager {
  public:
   // `layout`, `store`, `metrics` and `clock` must outlive the manager. All
@@ -81,10 +84,14 @@ class SessionManager {
   // Writes the lease's state as revision + 1 and returns that revision; the
   // session is resident then. Blocks on the store. On an error the turn is
   // rolled back: Aborted if another process committed first; Unavailable if
-  // the store failed. CHECKs that the lease is not stateless.
+  // the store failed; Internal if the session cannot be stored (CheckSession),
+  // as when the state has overflowed. CHECKs that the lease is not stateless.
   absl::StatusOr<uint64_t> Commit(SessionLease lease);
 
   // The functions behind the Sessions service; all may block on the store.
+  // NotFound if there is no such session; Unavailable and DataLoss from the
+  // store. New sessions: AlreadyExists; ResourceExhausted if there are
+  // too many.
   absl::StatusOr<SessionInfo> CreateSession(const SessionKey& key,
                                             int64_t ttl_ms);
   absl::StatusOr<SessionInfo> Get(const SessionKey& key);
@@ -93,12 +100,14 @@ class SessionManager {
                                                 int64_t limit);
   // Aborted if a turn is running. OK, and nothing to do, if not resident.
   absl::StatusOr<SessionInfo> Suspend(const SessionKey& key);
-  // AlreadyExists if `to` exists. `from` may be in a turn: its last committed
-  // revision is forked.
+  // `from` may be in a turn: its last committed revision is forked. Aborted if
+  // that is not the expected one, or if a turn is about to create `to`.
   absl::StatusOr<SessionInfo> Fork(const SessionKey& from, const SessionKey& to,
                                    std::optional<uint64_t> expected_revision);
   // Aborted if a turn is running.
   absl::Status Delete(const SessionKey& key);
+  // Renews the TTL, or sets another one, 0 for none. While a turn is running:
+  // OK without a change, since the turn renews it; Aborted for another TTL.
   absl::StatusOr<SessionInfo> Touch(const SessionKey& key,
                                     std::optional<int64_t> ttl_ms);
 

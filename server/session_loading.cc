@@ -1,0 +1,152 @@
+// How a session comes to a slot, and leaves it.
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/log.h"
+#include "engine/base/status_macros.h"
+#include "server/session_manager_impl.h"
+
+namespace reprise {
+
+absl::Status CheckExpectedRevision(const SessionKey& key, uint64_t revision,
+                                   std::optional<uint64_t> expected) {
+  if (!expected.has_value() || *expected == revision) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("session ", key.id, " is at revision ",
+                                         revision, ", expected_revision is ",
+                                         *expected));
+}
+
+absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Resume(
+    SessionClaim& claim, const AcquireOptions& acquire) {
+  if (!claim.slot) return Load(claim, acquire);
+  if (Expired(*claim.stored)) {
+    claim.slot = StateSlot();
+    claim.stored.reset();
+    return Load(claim, acquire);  // which finds it expired, and deletes it
+  }
+  RETURN_IF_ERROR(CheckExpectedRevision(claim.key(), claim.stored->revision,
+                                        acquire.expected_revision));
+  return Resumed{ResumeSource::kSlot, ""};
+}
+
+absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Load(
+    SessionClaim& claim, const AcquireOptions& acquire) {
+  const SessionKey& key = claim.key();
+  absl::StatusOr<Snapshot> snapshot = FindSnapshot(key, /*in_memory=*/true);
+  if (snapshot.ok() && Expired(snapshot->stored)) {
+    RETURN_IF_ERROR(DeleteExpired(key));
+    snapshot = NoSuchSessionError(key);
+  }
+  if (absl::IsNotFound(snapshot.status()) && acquire.create) {
+    return StartNew(claim, acquire);
+  }
+  RETURN_IF_ERROR(snapshot.status());
+  RETURN_IF_ERROR(CheckExpectedRevision(key, snapshot->stored.revision,
+                                        acquire.expected_revision));
+  ASSIGN_OR_RETURN(claim.slot, AcquireSlot());
+  absl::Status status = Decode(*snapshot, claim);
+  if (!status.ok() && snapshot->resumed.source == ResumeSource::kMemory) {
+    LogError("snapshot in memory is damaged; reading the stored one",
+             {{"reason", FromAbsl(status.message())}});
+    cache.Erase(key);
+    ASSIGN_OR_RETURN(*snapshot, FindSnapshot(key, /*in_memory=*/false));
+    status = Decode(*snapshot, claim);
+  }
+  RETURN_IF_ERROR(status);
+  claim.stored = std::move(snapshot->stored);
+  // A session that was created and not used yet has nothing to resume.
+  const bool empty = !claim.record.pending_token.has_value();
+  if (empty) return Resumed{ResumeSource::kNone, "new session"};
+  return std::move(snapshot->resumed);
+}
+
+absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::StartNew(
+    SessionClaim& claim, const AcquireOptions& acquire) {
+  if (acquire.expected_revision.value_or(0) != 0) {
+    return absl::AbortedError(absl::StrCat(
+        "session ", claim.key().id, " does not exist, expected_revision is ",
+        *acquire.expected_revision));
+  }
+  RETURN_IF_ERROR(CheckRoomForOne());
+  ASSIGN_OR_RETURN(claim.slot, AcquireSlot());
+  claim.record = SessionRecord();
+  return Resumed{ResumeSource::kNone, "new session"};
+}
+
+absl::StatusOr<SessionManager::Impl::Snapshot>
+SessionManager::Impl::FindSnapshot(const SessionKey& key, bool in_memory) {
+  const std::optional<SessionCache::Cached> cached = cache.Find(key);
+  if (in_memory && cached.has_value() && cached->snapshot != nullptr) {
+    return Snapshot{cached->stored,
+                    cached->snapshot,
+                    {ResumeSource::kMemory, cached->note}};
+  }
+  Snapshot found;
+  std::string bytes;
+  const absl::Status status = store.Get(key, &found.stored, &bytes);
+  CountFailure(SnapshotOp::kRead, status);
+  RETURN_IF_ERROR(status);
+  found.bytes = std::make_shared<const std::string>(std::move(bytes));
+  found.resumed.source = ResumeSource::kStore;
+  if (cached.has_value()) {
+    found.resumed.reason = cached->note;
+  } else if (cache.complete()) {
+    found.resumed.reason = "server restarted";
+  } else {
+    found.resumed.reason = "server restarted, or not used for a long time";
+  }
+  return found;
+}
+
+absl::Status SessionManager::Impl::Decode(const Snapshot& snapshot,
+                                          SessionClaim& claim) {
+  absl::StatusOr<SessionRecord> record = DecodeSnapshot(
+      *snapshot.bytes, fingerprints, layout, vocab_size, claim.slot.bytes());
+  if (record.ok() && record->revision != snapshot.stored.revision) {
+    record = absl::DataLossError(absl::StrCat(
+        "session ", claim.key().id, ": its snapshot is of revision ",
+        record->revision, ", its entry of ", snapshot.stored.revision));
+  }
+  CountFailure(SnapshotOp::kRead, record.status());
+  RETURN_IF_ERROR(record.status());
+  claim.record = *std::move(record);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StateSlot> SessionManager::Impl::AcquireSlot() {
+  while (true) {
+    absl::StatusOr<StateSlot> slot = pool->Acquire();
+    if (slot.ok()) return slot;
+    std::optional<SessionClaim> oldest =
+        table.ClaimOldest(std::numeric_limits<int64_t>::max());
+    if (oldest.has_value()) {
+      PutAway(*std::move(oldest), "its slot was needed for another session");
+    } else if (!table.WaitForUpkeep()) {
+      // Once more: the last upkeep may have ended after the first try.
+      slot = pool->Acquire();
+      if (slot.ok()) return slot;
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "all ", options.num_slots, " slots are leased by running turns"));
+    }
+  }
+}
+
+void SessionManager::Impl::PutAway(SessionClaim claim,
+                                   const std::string& note) {
+  const int64_t start_ns = clock.MonotonicNs();
+  if (cache.Fits(claim.stored->snapshot_bytes)) {
+    std::string bytes =
+        EncodeSnapshot(fingerprints, claim.record, layout, claim.slot.bytes());
+    const auto size = static_cast<int64_t>(bytes.size());
+    cache.Put(claim.key(), *claim.stored, std::move(bytes), note);
+    metrics.ObserveSnapshotWrite(
+        "memory", SecondsBetween(start_ns, clock.MonotonicNs()), size);
+  } else {
+    cache.Note(claim.key(), note);
+  }
+  metrics.CountSessionOp(SessionOp::kSuspend, /*ok=*/true);
+}
+
+}  // namespace reprise

@@ -1,0 +1,112 @@
+// What SessionManager is made of, for its three source files alone:
+// session_manager.cc (turns), session_loading.cc, session_upkeep.cc.
+#ifndef SERVER_SESSION_MANAGER_IMPL_H_
+#define SERVER_SESSION_MANAGER_IMPL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/session_cache.h"
+#include "server/session_manager.h"
+#include "server/session_table.h"
+
+namespace reprise {
+
+// Thread-safe, as its parts are; nothing here holds a lock of theirs.
+struct SessionManager::Impl {
+  Impl(const ModelFingerprints& fingerprints, const StateLayout& layout,
+       int64_t vocab_size, SnapshotStore& store, Metrics& metrics,
+       const Clock& clock, const SessionManagerOptions& options,
+       std::unique_ptr<StatePool> pool);
+
+  // -- session_loading.cc: bringing a session to a slot, and out of it --
+
+  // How a session came to its slot.
+  struct Resumed {
+    ResumeSource source = ResumeSource::kNone;
+    std::string reason;
+  };
+  // Fills the claim's slot and record, wherever the session is. Errors as
+  // SessionManager::Acquire; a resident session stays so then.
+  absl::StatusOr<Resumed> Resume(SessionClaim& claim,
+                                 const AcquireOptions& options);
+  // Makes room if need be. ResourceExhausted if every slot is leased.
+  absl::StatusOr<StateSlot> AcquireSlot();
+  // Gives the slot of a claimed session back; its snapshot goes to memory.
+  void PutAway(SessionClaim claim, const std::string& note);
+
+  // -- session_manager.cc --
+
+  absl::Status WriteCommit(SessionClaim& claim);
+  // Counts an error that has to do with a snapshot; others are not counted.
+  void CountFailure(SnapshotOp op, const absl::Status& status);
+  void UpdateGauges();
+
+  // -- session_upkeep.cc --
+
+  absl::Status CheckRoomForOne() const;
+  absl::StatusOr<SessionInfo> PutNew(const SessionKey& key,
+                                     StoredSession stored,
+                                     const std::string& snapshot,
+                                     const std::string& note);
+  absl::StatusOr<SessionInfo> Fork(const SessionKey& from, const SessionKey& to,
+                                   std::optional<uint64_t> expected_revision);
+  absl::Status Delete(const SessionKey& key);
+  absl::StatusOr<SessionInfo> Touch(const SessionKey& key,
+                                    std::optional<int64_t> ttl_ms);
+  void SuspendIdle();
+  absl::Status DeleteAllExpired();
+  absl::Status DeleteExpired(const SessionKey& key);
+  bool Expired(const StoredSession& stored) const;
+  SessionPlace Place(const SessionKey& key) const;
+
+  const ModelFingerprints fingerprints;
+  const StateLayout& layout;
+  const int64_t vocab_size;
+  SnapshotStore& store;
+  Metrics& metrics;
+  const Clock& clock;
+  const SessionManagerOptions options;
+  const std::string empty_snapshot;  // of a session without tokens
+
+  // The order matters: the table gives its slots back to the pool.
+  const std::unique_ptr<StatePool> pool;
+  SessionCache cache;
+  SessionTable table;
+  // Sessions in the store: followed here, put right by every Sweep.
+  std::atomic<int64_t> num_stored{0};
+
+ private:
+  struct Snapshot {
+    StoredSession stored;
+    // shared: with the cache.
+    std::shared_ptr<const std::string> bytes;
+    Resumed resumed;
+  };
+  absl::StatusOr<Snapshot> FindSnapshot(const SessionKey& key, bool in_memory);
+  absl::Status Decode(const Snapshot& snapshot, SessionClaim& claim);
+  absl::StatusOr<Resumed> Load(SessionClaim& claim,
+                               const AcquireOptions& options);
+  absl::StatusOr<Resumed> StartNew(SessionClaim& claim,
+                                   const AcquireOptions& options);
+};
+
+// Aborted, naming both, unless they are equal or none is expected.
+absl::Status CheckExpectedRevision(const SessionKey& key, uint64_t revision,
+                                   std::optional<uint64_t> expected);
+
+// From the session's TTL.
+void RenewExpiry(int64_t now_unix_ms, StoredSession& stored);
+
+inline double SecondsBetween(int64_t start_ns, int64_t end_ns) {
+  return static_cast<double>(end_ns - start_ns) * 1e-9;
+}
+
+}  // namespace reprise
+
+#endif  // SERVER_SESSION_MANAGER_IMPL_H_

@@ -1,0 +1,307 @@
+// What the Sessions service asks for, and what happens to idle sessions.
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/log.h"
+#include "engine/base/status_macros.h"
+#include "server/session_manager_impl.h"
+
+namespace reprise {
+
+void RenewExpiry(int64_t now_unix_ms, StoredSession& stored) {
+  stored.expires_unix_ms = stored.ttl_ms > 0 ? now_unix_ms + stored.ttl_ms : 0;
+}
+
+bool SessionManager::Impl::Expired(const StoredSession& stored) const {
+  return stored.expires_unix_ms > 0 && stored.expires_unix_ms <= clock.UnixMs();
+}
+
+SessionPlace SessionManager::Impl::Place(const SessionKey& key) const {
+  const std::optional<SessionTable::Seen> seen = table.Look(key);
+  if (seen.has_value() && seen->state == SessionTable::Seen::State::kActive) {
+    return SessionPlace::kActive;
+  }
+  if (seen.has_value() && seen->state == SessionTable::Seen::State::kResident) {
+    return SessionPlace::kResident;
+  }
+  return cache.HasSnapshot(key) ? SessionPlace::kMemory
+                                : SessionPlace::kSuspended;
+}
+
+// ---- New sessions -----------------------------------------------------------
+
+absl::Status SessionManager::Impl::CheckRoomForOne() const {
+  if (num_stored < options.max_sessions) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("there are ", num_stored.load(),
+                   " sessions, max_sessions is ", options.max_sessions));
+}
+
+absl::StatusOr<SessionInfo> SessionManager::Impl::PutNew(
+    const SessionKey& key, StoredSession stored, const std::string& snapshot,
+    const std::string& note) {
+  const int64_t now_unix_ms = clock.UnixMs();
+  stored.id = key.id;
+  stored.snapshot_bytes = snapshot.size();
+  stored.created_unix_ms = now_unix_ms;
+  stored.updated_unix_ms = now_unix_ms;
+  RenewExpiry(now_unix_ms, stored);
+  RETURN_IF_ERROR(CheckRoomForOne());
+  const absl::Status exists = absl::AlreadyExistsError(
+      absl::StrCat("session ", key.id, " exists already"));
+  // Claimed, so that nobody looks for it while it is written.
+  absl::StatusOr<SessionClaim> claim = table.Claim(key, ClaimFor::kUpkeep);
+  if (absl::IsAborted(claim.status())) {
+    // A turn runs on it, or is about to create it.
+    const std::optional<SessionTable::Seen> seen = table.Look(key);
+    const bool stored_already = seen.has_value() && seen->stored.has_value();
+    return stored_already ? exists : claim.status();
+  }
+  RETURN_IF_ERROR(claim.status());
+  if (claim->slot) {
+    table.MakeResident(*std::move(claim));
+    return exists;
+  }
+  const absl::Status status = store.Put(key, std::nullopt, stored, snapshot);
+  if (absl::IsAborted(status)) return exists;
+  CountFailure(SnapshotOp::kWrite, status);
+  RETURN_IF_ERROR(status);
+  ++num_stored;
+  cache.Erase(key);
+  cache.Note(key, note);
+  return SessionInfo{std::move(stored), SessionPlace::kSuspended};
+}
+
+absl::StatusOr<SessionInfo> SessionManager::CreateSession(const SessionKey& key,
+                                                          int64_t ttl_ms) {
+  StoredSession stored;
+  stored.ttl_ms = ttl_ms;
+  absl::StatusOr<SessionInfo> info = impl_->PutNew(
+      key, std::move(stored), impl_->empty_snapshot, "new session");
+  impl_->metrics.CountSessionOp(SessionOp::kCreate, info.ok());
+  impl_->UpdateGauges();
+  return info;
+}
+
+absl::StatusOr<SessionInfo> SessionManager::Impl::Fork(
+    const SessionKey& from, const SessionKey& to,
+    std::optional<uint64_t> expected_revision) {
+  StoredSession stored;
+  std::string snapshot;
+  const absl::Status status = store.Get(from, &stored, &snapshot);
+  CountFailure(SnapshotOp::kRead, status);
+  RETURN_IF_ERROR(status);
+  if (Expired(stored) && Place(from) != SessionPlace::kActive) {
+    return NoSuchSessionError(from);
+  }
+  RETURN_IF_ERROR(
+      CheckExpectedRevision(from, stored.revision, expected_revision));
+  stored.forked_from = from.id;
+  return PutNew(to, std::move(stored), snapshot, "first turn since its fork");
+}
+
+absl::StatusOr<SessionInfo> SessionManager::Fork(
+    const SessionKey& from, const SessionKey& to,
+    std::optional<uint64_t> expected_revision) {
+  absl::StatusOr<SessionInfo> info = impl_->Fork(from, to, expected_revision);
+  impl_->metrics.CountSessionOp(SessionOp::kFork, info.ok());
+  impl_->UpdateGauges();
+  return info;
+}
+
+// ---- Looking ----------------------------------------------------------------
+
+absl::StatusOr<SessionInfo> SessionManager::Get(const SessionKey& key) {
+  const std::optional<SessionTable::Seen> seen = impl_->table.Look(key);
+  SessionInfo info;
+  if (seen.has_value() && seen->stored.has_value()) {
+    info.stored = *seen->stored;
+  } else {
+    ASSIGN_OR_RETURN(info.stored, impl_->store.GetEntry(key));
+  }
+  info.place = impl_->Place(key);
+  if (impl_->Expired(info.stored) && info.place != SessionPlace::kActive) {
+    return NoSuchSessionError(key);
+  }
+  return info;
+}
+
+absl::StatusOr<std::vector<SessionInfo>> SessionManager::List(
+    std::string_view tenant, std::string_view after, int64_t limit) {
+  ASSIGN_OR_RETURN(std::vector<StoredSession> page,
+                   impl_->store.List(tenant, after, limit));
+  std::vector<SessionInfo> infos;
+  infos.reserve(page.size());
+  for (StoredSession& stored : page) {
+    const SessionKey key{std::string(tenant), stored.id};
+    infos.push_back({std::move(stored), impl_->Place(key)});
+  }
+  return infos;
+}
+
+// ---- Changing ---------------------------------------------------------------
+
+absl::StatusOr<SessionInfo> SessionManager::Suspend(const SessionKey& key) {
+  {
+    absl::StatusOr<SessionClaim> claim =
+        impl_->table.Claim(key, ClaimFor::kUpkeep);
+    if (!claim.ok()) {
+      impl_->metrics.CountSessionOp(SessionOp::kSuspend, /*ok=*/false);
+      return claim.status();
+    }
+    if (claim->slot) impl_->PutAway(*std::move(claim), "it was suspended");
+  }
+  impl_->UpdateGauges();
+  return Get(key);
+}
+
+absl::Status SessionManager::Impl::Delete(const SessionKey& key) {
+  ASSIGN_OR_RETURN(SessionClaim claim, table.Claim(key, ClaimFor::kUpkeep));
+  cache.Erase(key);
+  claim.slot = StateSlot();
+  const absl::Status status = store.Delete(key);
+  if (status.ok()) {
+    --num_stored;
+  } else if (!absl::IsNotFound(status)) {
+    cache.Note(key, "deleting it failed");
+  }
+  return status;
+}
+
+absl::Status SessionManager::Delete(const SessionKey& key) {
+  const absl::Status status = impl_->Delete(key);
+  impl_->metrics.CountSessionOp(SessionOp::kDelete, status.ok());
+  impl_->UpdateGauges();
+  return status;
+}
+
+absl::StatusOr<SessionInfo> SessionManager::Impl::Touch(
+    const SessionKey& key, std::optional<int64_t> ttl_ms) {
+  absl::StatusOr<SessionClaim> claim = table.Claim(key, ClaimFor::kUpkeep);
+  if (absl::IsAborted(claim.status())) {
+    const std::optional<SessionTable::Seen> seen = table.Look(key);
+    if (seen.has_value() && seen->stored.has_value() &&
+        ttl_ms.value_or(seen->stored->ttl_ms) == seen->stored->ttl_ms) {
+      return SessionInfo{*seen->stored, SessionPlace::kActive};
+    }
+  }
+  RETURN_IF_ERROR(claim.status());
+  StoredSession stored;
+  if (claim->stored.has_value()) {
+    stored = *claim->stored;
+  } else {
+    ASSIGN_OR_RETURN(stored, store.GetEntry(key));
+  }
+  absl::Status status;
+  if (Expired(stored)) {
+    status = NoSuchSessionError(key);
+  } else {
+    stored.ttl_ms = ttl_ms.value_or(stored.ttl_ms);
+    RenewExpiry(clock.UnixMs(), stored);
+    status = store.PutEntry(key, stored.revision, stored);
+  }
+  if (!status.ok()) {
+    // Only the store knows now what it holds.
+    cache.Erase(key);
+    if (!absl::IsNotFound(status)) cache.Note(key, "its last touch failed");
+    return status;
+  }
+  cache.UpdateStored(key, stored);
+  SessionInfo info{stored, SessionPlace::kSuspended};
+  if (claim->slot) {
+    claim->stored = std::move(stored);
+    table.MakeResident(*std::move(claim));
+  }
+  info.place = Place(key);
+  return info;
+}
+
+absl::StatusOr<SessionInfo> SessionManager::Touch(
+    const SessionKey& key, std::optional<int64_t> ttl_ms) {
+  absl::StatusOr<SessionInfo> info = impl_->Touch(key, ttl_ms);
+  impl_->metrics.CountSessionOp(SessionOp::kTouch, info.ok());
+  impl_->UpdateGauges();
+  return info;
+}
+
+// ---- Time passes ------------------------------------------------------------
+
+// The caller has claimed the session.
+absl::Status SessionManager::Impl::DeleteExpired(const SessionKey& key) {
+  cache.Erase(key);
+  const absl::Status status = store.Delete(key);
+  if (status.ok()) --num_stored;
+  if (absl::IsNotFound(status)) return absl::OkStatus();
+  metrics.CountSessionOp(SessionOp::kExpire, status.ok());
+  return status;
+}
+
+void SessionManager::Impl::SuspendIdle() {
+  const int64_t now_ns = clock.MonotonicNs();
+  const int64_t used_until_ns = now_ns - options.idle_timeout_ms * 1'000'000;
+  while (std::optional<SessionClaim> claim = table.ClaimOldest(used_until_ns)) {
+    const int64_t seconds = (now_ns - claim->last_used_ns) / 1'000'000'000;
+    PutAway(*std::move(claim),
+            absl::StrCat("idle for ", seconds, " s, its slot was given back"));
+  }
+}
+
+absl::Status SessionManager::Impl::DeleteAllExpired() {
+  // Sessions in a turn are left alone and found again, so a page has room for
+  // all of them and some more.
+  const int64_t page = options.num_slots + 256;
+  int64_t deleted = 1;
+  while (deleted > 0) {
+    deleted = 0;
+    ASSIGN_OR_RETURN(const std::vector<SessionKey> keys,
+                     store.ListExpired(clock.UnixMs(), page));
+    for (const SessionKey& key : keys) {
+      absl::StatusOr<SessionClaim> claim = table.Claim(key, ClaimFor::kUpkeep);
+      if (!claim.ok()) continue;
+      // It may have been used since it was listed; a damaged one goes.
+      const absl::StatusOr<StoredSession> stored = store.GetEntry(key);
+      if (stored.ok() ? Expired(*stored) : absl::IsDataLoss(stored.status())) {
+        claim->slot = StateSlot();
+        RETURN_IF_ERROR(DeleteExpired(key));
+        ++deleted;
+      } else if (claim->slot) {
+        table.MakeResident(*std::move(claim));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void SessionManager::Sweep() {
+  impl_->SuspendIdle();
+  const absl::Status status = impl_->DeleteAllExpired();
+  if (!status.ok()) {
+    LogWarning("expired sessions are not deleted",
+               {{"reason", FromAbsl(status.message())}});
+  }
+  const absl::StatusOr<SnapshotStore::Usage> usage = impl_->store.GetUsage();
+  if (usage.ok()) {
+    impl_->num_stored = static_cast<int64_t>(usage->sessions);
+    impl_->metrics.SetSnapshotStore("store", static_cast<double>(usage->bytes),
+                                    /*capacity=*/0);
+  }
+  impl_->UpdateGauges();
+}
+
+// Nothing is encoded: everything is in the store, and memory ends with the
+// process.
+void SessionManager::SuspendAll() {
+  int64_t suspended = 0;
+  while (std::optional<SessionClaim> claim =
+             impl_->table.ClaimOldest(std::numeric_limits<int64_t>::max())) {
+    impl_->cache.Note(claim->key(), "it was suspended with all others");
+    impl_->metrics.CountSessionOp(SessionOp::kSuspend, /*ok=*/true);
+    ++suspended;
+  }
+  LogInfo("resident sessions suspended", {{"sessions", suspended}});
+  impl_->UpdateGauges();
+}
+
+}  // namespace reprise

@@ -1,0 +1,139 @@
+// A store in front of another one that fails when told to, and lets tests act
+// in the middle of a call.
+#ifndef TESTS_SUPPORT_FAULTY_STORE_H_
+#define TESTS_SUPPORT_FAULTY_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
+#include "engine/base/status_macros.h"
+#include "server/store/snapshot_store.h"
+
+namespace reprise {
+
+enum class StoreFault {
+  kUnavailable,  // nothing is done
+  kNoSpace,      // nothing is done
+  kLostAnswer,   // it is done, and Unavailable returned all the same
+};
+
+enum class StoreCall {
+  kPut,
+  kPutEntry,
+  kGetEntry,
+  kGet,
+  kDelete,
+  kList,
+  kListExpired,
+  kGetUsage
+};
+
+// Thread-safe. `store` must outlive it.
+class FaultyStore : public SnapshotStore {
+ public:
+  explicit FaultyStore(SnapshotStore& store, uint32_t seed = 1)
+      : store_(store), random_(seed) {}
+
+  // The k-th call from now fails; 1 is the next.
+  void FailCall(int64_t k, StoreFault fault) {
+    MutexLock lock(mu_);
+    countdown_ = k;
+    fault_ = fault;
+  }
+  // Every call fails (kUnavailable) with this probability.
+  void FailWithProbability(double probability) {
+    MutexLock lock(mu_);
+    probability_ = probability;
+  }
+  // Runs before every call, on the caller's thread, without a lock. Set it
+  // while nobody uses the store.
+  void SetHook(std::function<void(StoreCall)> hook) { hook_ = std::move(hook); }
+
+  absl::Status Put(const SessionKey& key,
+                   std::optional<uint64_t> expected_revision,
+                   const StoredSession& session,
+                   std::string_view snapshot) override {
+    return Run(StoreCall::kPut, [&] {
+      return store_.Put(key, expected_revision, session, snapshot);
+    });
+  }
+  absl::Status PutEntry(const SessionKey& key, uint64_t expected_revision,
+                        const StoredSession& session) override {
+    return Run(StoreCall::kPutEntry, [&] {
+      return store_.PutEntry(key, expected_revision, session);
+    });
+  }
+  absl::StatusOr<StoredSession> GetEntry(const SessionKey& key) override {
+    absl::StatusOr<StoredSession> result = absl::UnknownError("not called");
+    RETURN_IF_ERROR(Run(StoreCall::kGetEntry, [&] {
+      result = store_.GetEntry(key);
+      return result.status();
+    }));
+    return result;
+  }
+  absl::Status Get(const SessionKey& key, StoredSession* session,
+                   std::string* snapshot) override {
+    return Run(StoreCall::kGet,
+               [&] { return store_.Get(key, session, snapshot); });
+  }
+  absl::Status Delete(const SessionKey& key) override {
+    return Run(StoreCall::kDelete, [&] { return store_.Delete(key); });
+  }
+  absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
+                                                  std::string_view after,
+                                                  int64_t limit) override {
+    RETURN_IF_ERROR(Run(StoreCall::kList, [] { return absl::OkStatus(); }));
+    return store_.List(tenant, after, limit);
+  }
+  absl::StatusOr<std::vector<SessionKey>> ListExpired(int64_t unix_ms,
+                                                      int64_t limit) override {
+    RETURN_IF_ERROR(
+        Run(StoreCall::kListExpired, [] { return absl::OkStatus(); }));
+    return store_.ListExpired(unix_ms, limit);
+  }
+  absl::StatusOr<Usage> GetUsage() override {
+    RETURN_IF_ERROR(Run(StoreCall::kGetUsage, [] { return absl::OkStatus(); }));
+    return store_.GetUsage();
+  }
+  std::string_view kind() const override { return "faulty"; }
+
+ private:
+  template <typename Call>
+  absl::Status Run(StoreCall call, const Call& run) {
+    if (hook_) hook_(call);
+    const std::optional<StoreFault> fault = NextFault();
+    if (!fault.has_value()) return run();
+    if (*fault == StoreFault::kNoSpace) return NoSpaceError("made up");
+    if (*fault == StoreFault::kLostAnswer) run().IgnoreError();
+    return absl::UnavailableError("store: made up");
+  }
+
+  std::optional<StoreFault> NextFault() {
+    MutexLock lock(mu_);
+    if (countdown_ > 0 && --countdown_ == 0) return fault_;
+    if (probability_ > 0 &&
+        std::uniform_real_distribution<double>(0, 1)(random_) < probability_) {
+      return StoreFault::kUnavailable;
+    }
+    return std::nullopt;
+  }
+
+  SnapshotStore& store_;
+  std::function<void(StoreCall)> hook_;
+  Mutex mu_;
+  std::mt19937 random_ ABSL_GUARDED_BY(mu_);
+  int64_t countdown_ ABSL_GUARDED_BY(mu_) = 0;  // 0 = off
+  StoreFault fault_ ABSL_GUARDED_BY(mu_) = StoreFault::kUnavailable;
+  double probability_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace reprise
+
+#endif  // TESTS_SUPPORT_FAULTY_STORE_H_
