@@ -16,9 +16,6 @@
 namespace reprise {
 namespace {
 
-constexpr const char* kInference = "reprise.v1.Inference";
-constexpr const char* kAdmin = "reprise.v1.Admin";
-
 absl::Status Tokenize(const v1::TokenizeRequest& request,
                       const ServiceContext& context,
                       v1::TokenizeResponse& response) {
@@ -55,7 +52,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
 grpc::ServerUnaryReactor* InferenceService::Tokenize(
     grpc::CallbackServerContext* rpc, const v1::TokenizeRequest* request,
     v1::TokenizeResponse* response) {
-  return RunUnary(context_, {kInference, "Tokenize", "unary"}, rpc, [=, this] {
+  return RunUnary(context_, rpc, [=, this] {
     return reprise::Tokenize(*request, context_, *response);
   });
 }
@@ -63,15 +60,14 @@ grpc::ServerUnaryReactor* InferenceService::Tokenize(
 grpc::ServerUnaryReactor* InferenceService::Detokenize(
     grpc::CallbackServerContext* rpc, const v1::DetokenizeRequest* request,
     v1::DetokenizeResponse* response) {
-  return RunUnary(
-      context_, {kInference, "Detokenize", "unary"}, rpc,
-      [=, this] { return reprise::Detokenize(*request, context_, *response); });
+  return RunUnary(context_, rpc, [=, this] {
+    return reprise::Detokenize(*request, context_, *response);
+  });
 }
 
 grpc::ServerWriteReactor<v1::ScoreResponse>* InferenceService::Score(
-    grpc::CallbackServerContext* rpc, const v1::ScoreRequest*) {
+    grpc::CallbackServerContext*, const v1::ScoreRequest*) {
   return new RefusedWriter<v1::ScoreResponse>(
-      context_, {kInference, "Score", "server_stream"}, rpc,
       absl::UnimplementedError("Score is not built yet"));
 }
 
@@ -79,23 +75,21 @@ grpc::ServerUnaryReactor* InferenceService::GetModel(
     grpc::CallbackServerContext* rpc, const v1::GetModelRequest*,
     v1::Model* response) {
   Fill(context_, *response);
-  return FinishUnary(context_, {kInference, "GetModel", "unary"}, rpc,
-                     absl::OkStatus());
+  return FinishUnary(rpc, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* AdminService::GetLoad(
     grpc::CallbackServerContext* rpc, const v1::GetLoadRequest*,
     v1::GetLoadResponse*) {
   return FinishUnary(
-      context_, {kAdmin, "GetLoad", "unary"}, rpc,
-      absl::UnimplementedError(
-          "GetLoad is not built yet; the metrics have the load"));
+      rpc, absl::UnimplementedError(
+               "GetLoad is not built yet; the metrics have the load"));
 }
 
 grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* rpc,
                                               const v1::DrainRequest*,
                                               v1::DrainResponse*) {
-  return FinishUnary(context_, {kAdmin, "Drain", "unary"}, rpc,
+  return FinishUnary(rpc,
                      absl::UnimplementedError(
                          "Drain is not built yet; send the process SIGTERM"));
 }

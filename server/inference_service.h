@@ -10,7 +10,7 @@
 
 namespace reprise {
 
-// Thread-safe. `context` must outlive the service, here and below.
+// Thread-safe. `context` must outlive the service.
 class InferenceService final : public v1::Inference::CallbackService {
  public:
   explicit InferenceService(ServiceContext& context) : context_(context) {}
@@ -35,7 +35,7 @@ class InferenceService final : public v1::Inference::CallbackService {
   ServiceContext& context_;
 };
 
-// Thread-safe.
+// Thread-safe. `context` must outlive the service.
 class SessionsService final : public v1::Sessions::CallbackService {
  public:
   explicit SessionsService(ServiceContext& context) : context_(context) {}
@@ -71,17 +71,12 @@ class SessionsService final : public v1::Sessions::CallbackService {
 // Thread-safe.
 class AdminService final : public v1::Admin::CallbackService {
  public:
-  explicit AdminService(ServiceContext& context) : context_(context) {}
-
   grpc::ServerUnaryReactor* GetLoad(grpc::CallbackServerContext* rpc,
                                     const v1::GetLoadRequest* request,
                                     v1::GetLoadResponse* response) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* rpc,
                                   const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override;
-
- private:
-  ServiceContext& context_;
 };
 
 }  // namespace reprise

@@ -8,12 +8,6 @@
 #include "server/inference_service_response.h"
 
 namespace reprise {
-namespace {
-
-constexpr RpcMethod kAppend = {"reprise.v1.Sessions", "Append", "unary"};
-
-}  // namespace
-
 grpc::ServerUnaryReactor* AppendCall::Start(ServiceContext& context,
                                             grpc::CallbackServerContext* rpc,
                                             const v1::AppendRequest* request,
@@ -38,13 +32,13 @@ AppendCall::AppendCall(ServiceContext& context,
     : TurnCall(context),
       rpc_(rpc),
       request_(request),
-      recorder_(context, kAppend),
+      arrival_ns_(context.clock.MonotonicNs()),
       response_(response) {}
 
 void AppendCall::Prepare() {
   absl::StatusOr<TurnRequest> turn = ToTurnRequest(*request_, context_);
   if (!turn.ok()) return FinishOnce(turn.status());
-  turn->arrival_ns = recorder_.arrival_ns();
+  turn->arrival_ns = arrival_ns_;
   const absl::Status submitted = Submit(*std::move(turn));
   if (!submitted.ok()) FinishOnce(submitted);
 }
@@ -86,7 +80,7 @@ void AppendCall::Answer() {
 }
 
 void AppendCall::OnCancel() {
-  CancelTurn(CauseOfCancel(*rpc_, recorder_.Seconds()));
+  CancelTurn(CauseOfCancel(*rpc_, SecondsSinceArrival()));
 }
 
 void AppendCall::OnDone() {
@@ -103,10 +97,14 @@ void AppendCall::FinishOnce(const absl::Status& status) {
     if (finished_) return;
     finished_ = true;
   }
-  recorder_.Handled(status, *rpc_);
-  context_.metrics.CountRequest(kAppend.name, status.code(), "",
-                                recorder_.Seconds());
+  AddRetryDelay(status, *rpc_);
+  context_.metrics.CountRequest("Append", status.code(), "",
+                                SecondsSinceArrival());
   Finish(ToGrpcStatus(status));
+}
+
+double AppendCall::SecondsSinceArrival() const {
+  return static_cast<double>(context_.clock.MonotonicNs() - arrival_ns_) * 1e-9;
 }
 
 }  // namespace reprise

@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
@@ -36,11 +37,12 @@ class AppendCall final : public grpc::ServerUnaryReactor, public TurnCall {
   // On the executor: looks the session up for the answer.
   void Answer();
   void FinishOnce(const absl::Status& status);
+  double SecondsSinceArrival() const;
 
   // Constant after Start.
   grpc::CallbackServerContext* const rpc_;
   const v1::AppendRequest* const request_;
-  const RpcRecorder recorder_;
+  const int64_t arrival_ns_;
   std::shared_ptr<TurnCall> self_;  // shared: until OnDone
   bool entered_ = false;            // counted among the open calls
 

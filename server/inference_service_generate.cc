@@ -8,13 +8,6 @@
 #include "server/inference_service_response.h"
 
 namespace reprise {
-namespace {
-
-constexpr RpcMethod kGenerate = {"reprise.v1.Inference", "Generate",
-                                 "server_stream"};
-
-}  // namespace
-
 grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateCall::Start(
     ServiceContext& context, grpc::CallbackServerContext* rpc,
     const v1::GenerateRequest* request) {
@@ -37,14 +30,14 @@ GenerateCall::GenerateCall(ServiceContext& context,
     : TurnCall(context),
       rpc_(rpc),
       request_(request),
-      recorder_(context, kGenerate),
+      arrival_ns_(context.clock.MonotonicNs()),
       timings_(!request->output().has_timings() ||
                request->output().timings()) {}
 
 void GenerateCall::Prepare() {
   absl::StatusOr<TurnRequest> turn = ToTurnRequest(*request_, context_);
   if (!turn.ok()) return FinishOnce(turn.status());
-  turn->arrival_ns = recorder_.arrival_ns();
+  turn->arrival_ns = arrival_ns_;
   {
     MutexLock lock(mu_);
     started_ = StartedOf(*turn, context_.model);
@@ -120,16 +113,16 @@ void GenerateCall::OnWriteDone(bool ok) {
   {
     MutexLock lock(mu_);
     writing_ = false;
+    // The client is gone: OnCancel comes, too, and knows why.
     broken_ = broken_ || !ok;
     stall_ns = context_.clock.MonotonicNs() - write_start_ns_;
   }
   context_.metrics.ObserveSendStall(static_cast<double>(stall_ns) * 1e-9);
-  if (!ok) CancelTurn(CancelCause::kDisconnect);
   Pump();
 }
 
 void GenerateCall::OnCancel() {
-  CancelTurn(CauseOfCancel(*rpc_, recorder_.Seconds()));
+  CancelTurn(CauseOfCancel(*rpc_, SecondsSinceArrival()));
 }
 
 void GenerateCall::OnDone() {
@@ -155,10 +148,14 @@ void GenerateCall::RecordAndFinish(const absl::Status& status) {
     MutexLock lock(mu_);
     reason = finish_reason_;
   }
-  recorder_.Handled(status, *rpc_);
-  context_.metrics.CountRequest(kGenerate.name, status.code(), reason,
-                                recorder_.Seconds());
+  AddRetryDelay(status, *rpc_);
+  context_.metrics.CountRequest("Generate", status.code(), reason,
+                                SecondsSinceArrival());
   Finish(ToGrpcStatus(status));
+}
+
+double GenerateCall::SecondsSinceArrival() const {
+  return static_cast<double>(context_.clock.MonotonicNs() - arrival_ns_) * 1e-9;
 }
 
 }  // namespace reprise

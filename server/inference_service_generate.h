@@ -50,12 +50,13 @@ class GenerateCall final
   bool TakeEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PutEvent(const StreamEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishOnce(const absl::Status& status);
+  double SecondsSinceArrival() const;
   void RecordAndFinish(const absl::Status& status);
 
   // Constant after Start.
   grpc::CallbackServerContext* const rpc_;
   const v1::GenerateRequest* const request_;
-  const RpcRecorder recorder_;
+  const int64_t arrival_ns_;
   const bool timings_;
   std::shared_ptr<TurnCall> self_;  // shared: until OnDone; see above
   bool entered_ = false;            // counted among the open calls

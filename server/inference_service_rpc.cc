@@ -25,52 +25,33 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
                       std::move(message));
 }
 
-RpcRecorder::RpcRecorder(ServiceContext& context, const RpcMethod& method)
-    : context_(&context),
-      method_(method),
-      arrival_ns_(context.clock.MonotonicNs()) {
-  context.metrics.RpcStarted(method.service, method.name, method.type);
-}
-
-void RpcRecorder::Handled(const absl::Status& status,
-                          grpc::ServerContextBase& rpc) const {
+void AddRetryDelay(const absl::Status& status, grpc::ServerContextBase& rpc) {
   // gRPC's own header for this (proposal A6), understood by its clients. The
   // message of google.rpc, RetryInfo, has no header in Debian's packages.
   if (absl::IsResourceExhausted(status)) {
     rpc.AddTrailingMetadata("grpc-retry-pushback-ms", kRetryAfterMs);
   }
-  context_->metrics.RpcHandled(method_.service, method_.name, method_.type,
-                               status.code(), Seconds());
-}
-
-double RpcRecorder::Seconds() const {
-  return static_cast<double>(context_->clock.MonotonicNs() - arrival_ns_) *
-         1e-9;
 }
 
 grpc::ServerUnaryReactor* RunUnary(ServiceContext& context,
-                                   const RpcMethod& method,
                                    grpc::CallbackServerContext* rpc,
                                    std::function<absl::Status()> work) {
   if (absl::Status entered = context.calls.Enter(); !entered.ok()) {
-    return FinishUnary(context, method, rpc, entered);
+    return FinishUnary(rpc, entered);
   }
   grpc::ServerUnaryReactor* reactor = rpc->DefaultReactor();
-  RpcRecorder recorder(context, method);
   context.executor.Run([=, &context, work = std::move(work)] {
     const absl::Status status = work();
-    recorder.Handled(status, *rpc);
+    AddRetryDelay(status, *rpc);
     context.calls.Leave();
     reactor->Finish(ToGrpcStatus(status));
   });
   return reactor;
 }
 
-grpc::ServerUnaryReactor* FinishUnary(ServiceContext& context,
-                                      const RpcMethod& method,
-                                      grpc::CallbackServerContext* rpc,
+grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* rpc,
                                       const absl::Status& status) {
-  RpcRecorder(context, method).Handled(status, *rpc);
+  AddRetryDelay(status, *rpc);
   grpc::ServerUnaryReactor* reactor = rpc->DefaultReactor();
   reactor->Finish(ToGrpcStatus(status));
   return reactor;

@@ -4,7 +4,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <cstdint>
 #include <functional>
 
 #include "absl/status/status.h"
@@ -16,52 +15,25 @@ namespace reprise {
 // since statuses travel in headers, which are limited to 8 KiB.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// A method's name in three parts, for metrics.
-struct RpcMethod {
-  const char* service;
-  const char* name;
-  const char* type;  // "unary", "server_stream", "client_stream"
-};
-
-// Counts one call, from its making to Handled. Copyable, so that a task can
-// hold it.
-class RpcRecorder {
- public:
-  RpcRecorder(ServiceContext& context, const RpcMethod& method);
-
-  // The call ends with `status`. Call it once, before Finish: it adds the
-  // retry delay to the trailing metadata if a limit was the reason.
-  void Handled(const absl::Status& status, grpc::ServerContextBase& rpc) const;
-  // Seconds since the call came in.
-  double Seconds() const;
-  int64_t arrival_ns() const { return arrival_ns_; }
-
- private:
-  ServiceContext* context_;
-  RpcMethod method_;
-  int64_t arrival_ns_;
-};
+// If a limit was the reason for `status`, adds to the trailing metadata when to
+// come back. Call it before Finish.
+void AddRetryDelay(const absl::Status& status, grpc::ServerContextBase& rpc);
 
 // Runs `work` on the executor and finishes the call with what it returns.
 // Requests and responses live until then.
 grpc::ServerUnaryReactor* RunUnary(ServiceContext& context,
-                                   const RpcMethod& method,
                                    grpc::CallbackServerContext* rpc,
                                    std::function<absl::Status()> work);
 
 // Finishes a call at once.
-grpc::ServerUnaryReactor* FinishUnary(ServiceContext& context,
-                                      const RpcMethod& method,
-                                      grpc::CallbackServerContext* rpc,
+grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* rpc,
                                       const absl::Status& status);
 
 // A stream to the client that ends at once with an error. Deletes itself.
 template <typename Response>
 class RefusedWriter final : public grpc::ServerWriteReactor<Response> {
  public:
-  RefusedWriter(ServiceContext& context, const RpcMethod& method,
-                grpc::CallbackServerContext* rpc, const absl::Status& status) {
-    RpcRecorder(context, method).Handled(status, *rpc);
+  explicit RefusedWriter(const absl::Status& status) {
     this->Finish(ToGrpcStatus(status));
   }
   void OnDone() override { delete this; }

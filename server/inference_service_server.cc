@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/inference_service.h"
+#include "server/inference_service_interceptor.h"
 
 namespace reprise {
 namespace {
@@ -47,10 +49,7 @@ void SetLimits(grpc::ServerBuilder& builder, const ServerOptions& options) {
 
 struct RpcServer::Impl {
   explicit Impl(ServiceContext& context)
-      : context(context),
-        inference(context),
-        sessions(context),
-        admin(context) {}
+      : context(context), inference(context), sessions(context) {}
 
   ServiceContext& context;
   InferenceService inference;
@@ -71,6 +70,12 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   SetLimits(builder, context.options);
   builder.AddListeningPort(context.options.listen,
                            grpc::InsecureServerCredentials(), &impl->port);
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      interceptors;
+  interceptors.push_back(
+      std::make_unique<CallInterceptors>(context.metrics, context.clock));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   builder.RegisterService(&impl->inference);
   builder.RegisterService(&impl->sessions);
   builder.RegisterService(&impl->admin);

@@ -19,10 +19,6 @@ constexpr uint32_t kMaxPage = 1000;
 // A hundred years: far from where milliseconds since 1970 overflow.
 constexpr uint64_t kMaxTtlMs = uint64_t{100} * 365 * 24 * 3'600'000;
 
-constexpr RpcMethod Method(const char* name, const char* type = "unary") {
-  return {"reprise.v1.Sessions", name, type};
-}
-
 // 16 random bytes in hexadecimal.
 std::string DrawSessionId() {
   std::random_device device;
@@ -55,7 +51,7 @@ SessionKey SessionsService::Key(const std::string& id) const {
 grpc::ServerUnaryReactor* SessionsService::Create(
     grpc::CallbackServerContext* rpc, const v1::CreateSessionRequest* request,
     v1::Session* response) {
-  return RunUnary(context_, Method("Create"), rpc, [=, this]() -> absl::Status {
+  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
     const std::string id = request->has_id() ? request->id() : DrawSessionId();
     RETURN_IF_ERROR(ValidateSessionId(id, "id"));
     if (request->has_ttl_ms()) {
@@ -70,7 +66,7 @@ grpc::ServerUnaryReactor* SessionsService::Create(
 grpc::ServerUnaryReactor* SessionsService::Get(
     grpc::CallbackServerContext* rpc, const v1::GetSessionRequest* request,
     v1::Session* response) {
-  return RunUnary(context_, Method("Get"), rpc, [=, this]() -> absl::Status {
+  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
     RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
     return Answer(context_.sessions.Get(Key(request->id())), *response);
   });
@@ -79,7 +75,7 @@ grpc::ServerUnaryReactor* SessionsService::Get(
 grpc::ServerUnaryReactor* SessionsService::List(
     grpc::CallbackServerContext* rpc, const v1::ListSessionsRequest* request,
     v1::ListSessionsResponse* response) {
-  return RunUnary(context_, Method("List"), rpc, [=, this]() -> absl::Status {
+  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
     const uint32_t size =
         request->has_page_size() ? request->page_size() : kDefaultPage;
     if (size < 1 || size > kMaxPage) {
@@ -114,17 +110,16 @@ grpc::ServerUnaryReactor* SessionsService::Append(
 grpc::ServerUnaryReactor* SessionsService::Suspend(
     grpc::CallbackServerContext* rpc, const v1::SuspendSessionRequest* request,
     v1::Session* response) {
-  return RunUnary(
-      context_, Method("Suspend"), rpc, [=, this]() -> absl::Status {
-        RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
-        return Answer(context_.sessions.Suspend(Key(request->id())), *response);
-      });
+  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
+    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+    return Answer(context_.sessions.Suspend(Key(request->id())), *response);
+  });
 }
 
 grpc::ServerUnaryReactor* SessionsService::Resume(
     grpc::CallbackServerContext* rpc, const v1::ResumeSessionRequest* request,
     v1::ResumeSessionResponse* response) {
-  return RunUnary(context_, Method("Resume"), rpc, [=, this]() -> absl::Status {
+  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
     RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
     {
       // Given back unchanged, it stays in its slot.
@@ -142,7 +137,7 @@ grpc::ServerUnaryReactor* SessionsService::Resume(
 grpc::ServerUnaryReactor* SessionsService::Fork(
     grpc::CallbackServerContext* rpc, const v1::ForkSessionRequest* request,
     v1::Session* response) {
-  return RunUnary(context_, Method("Fork"), rpc, [=, this]() -> absl::Status {
+  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
     RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
     const std::string to =
         request->has_new_id() ? request->new_id() : DrawSessionId();
@@ -159,7 +154,7 @@ grpc::ServerUnaryReactor* SessionsService::Fork(
 grpc::ServerUnaryReactor* SessionsService::Delete(
     grpc::CallbackServerContext* rpc, const v1::DeleteSessionRequest* request,
     v1::DeleteSessionResponse*) {
-  return RunUnary(context_, Method("Delete"), rpc, [=, this]() -> absl::Status {
+  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
     RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
     return context_.sessions.Delete(Key(request->id()));
   });
@@ -168,7 +163,7 @@ grpc::ServerUnaryReactor* SessionsService::Delete(
 grpc::ServerUnaryReactor* SessionsService::Touch(
     grpc::CallbackServerContext* rpc, const v1::TouchSessionRequest* request,
     v1::Session* response) {
-  return RunUnary(context_, Method("Touch"), rpc, [=, this]() -> absl::Status {
+  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
     RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
     std::optional<int64_t> ttl_ms;
     if (request->has_ttl_ms()) {
@@ -185,29 +180,26 @@ grpc::ServerUnaryReactor* SessionsService::Touch(
 grpc::ServerUnaryReactor* SessionsService::Rewind(
     grpc::CallbackServerContext* rpc, const v1::RewindSessionRequest*,
     v1::Session*) {
-  return FinishUnary(context_, Method("Rewind"), rpc,
+  return FinishUnary(rpc,
                      absl::UnimplementedError(
                          "Rewind is not built yet; fork a session before the "
                          "turn that may have to be taken back"));
 }
 
 grpc::ServerWriteReactor<v1::SnapshotChunk>* SessionsService::Export(
-    grpc::CallbackServerContext* rpc, const v1::ExportSessionRequest*) {
+    grpc::CallbackServerContext*, const v1::ExportSessionRequest*) {
   return new RefusedWriter<v1::SnapshotChunk>(
-      context_, Method("Export", "server_stream"), rpc,
       absl::UnimplementedError("Export is not built yet"));
 }
 
 grpc::ServerReadReactor<v1::SnapshotChunk>* SessionsService::Import(
-    grpc::CallbackServerContext* rpc, v1::Session*) {
+    grpc::CallbackServerContext*, v1::Session*) {
   class Refused final : public grpc::ServerReadReactor<v1::SnapshotChunk> {
    public:
     void OnDone() override { delete this; }
   };
   const absl::Status status =
       absl::UnimplementedError("Import is not built yet");
-  RpcRecorder(context_, Method("Import", "client_stream"))
-      .Handled(status, *rpc);
   auto* reactor = new Refused();
   reactor->Finish(ToGrpcStatus(status));
   return reactor;
@@ -216,7 +208,7 @@ grpc::ServerReadReactor<v1::SnapshotChunk>* SessionsService::Import(
 grpc::ServerUnaryReactor* SessionsService::ListPresets(
     grpc::CallbackServerContext* rpc, const v1::ListPresetsRequest*,
     v1::ListPresetsResponse*) {
-  return FinishUnary(context_, Method("ListPresets"), rpc,
+  return FinishUnary(rpc,
                      absl::UnimplementedError("presets are not built yet"));
 }
 

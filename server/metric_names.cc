@@ -1,5 +1,7 @@
 #include "server/metric_names.h"
 
+#include "server/metrics.h"
+
 namespace reprise {
 namespace {
 
@@ -13,6 +15,10 @@ Buckets Powers(double first, double factor, int count) {
 }
 
 }  // namespace
+
+std::string_view FinishReasonName(FinishReason reason) {
+  return kFinishReasons[Index(reason)];
+}
 
 std::string CodeName(absl::StatusCode code) {
   static constexpr Names<17> kCodes = {"OK",

@@ -18,6 +18,7 @@
 
 #include "engine/base/log.h"
 #include "server/metric_names.h"
+#include "server/metrics_poke.h"
 #include "server/process_stats.h"
 
 namespace reprise {
@@ -124,13 +125,16 @@ class Registrar {
       std::make_shared<prometheus::Registry>();
 };
 
+Labels RpcLabels(std::string_view service, std::string_view method,
+                 std::string_view type) {
+  return {{"grpc_service", std::string(service)},
+          {"grpc_method", std::string(method)},
+          {"grpc_type", std::string(type)}};
+}
+
 size_t TierIndex(std::string_view tier) { return tier == kTiers[0] ? 0 : 1; }
 
 }  // namespace
-
-std::string_view FinishReasonName(FinishReason reason) {
-  return kFinishReasons[Index(reason)];
-}
 
 // ---- All of them ------------------------------------------------------------
 
@@ -297,7 +301,9 @@ struct Metrics::Impl {
   std::shared_ptr<ProcessCollector> process =
       std::make_shared<ProcessCollector>();
 
-  // Destroyed first: its threads use the registry.
+  // Destroyed first: its threads use the registry. It listens on host:port.
+  std::string host;
+  int port = 0;
   std::unique_ptr<prometheus::Exposer> exposer;
 };
 
@@ -310,7 +316,10 @@ Metrics::Metrics(std::string_view model_name)
       .Set(1);
 }
 
-Metrics::~Metrics() = default;
+Metrics::~Metrics() {
+  if (impl_->exposer == nullptr) return;
+  PokeWhile(impl_->host, impl_->port, [this] { impl_->exposer.reset(); });
+}
 
 absl::Status Metrics::Listen(const std::string& address, int* bound_port) {
   // Two threads: one connection that is kept open must not lock out another.
@@ -323,6 +332,8 @@ absl::Status Metrics::Listen(const std::string& address, int* bound_port) {
     exposer->RegisterCollectable(impl_->process);
     const std::vector<int> ports = exposer->GetListeningPorts();
     *bound_port = ports.empty() ? 0 : ports[0];
+    impl_->host = address.substr(0, address.rfind(':'));
+    impl_->port = *bound_port;
     impl_->exposer = std::move(exposer);
   } catch (const std::exception& error) {
     return absl::UnavailableError(
@@ -418,17 +429,6 @@ void Metrics::SetRequests(int64_t running, int64_t waiting,
   impl_->waiting.Set(static_cast<double>(waiting));
   impl_->waiting_tokens.Set(static_cast<double>(waiting_prompt_tokens));
 }
-
-namespace {
-
-Labels RpcLabels(std::string_view service, std::string_view method,
-                 std::string_view type) {
-  return {{"grpc_service", std::string(service)},
-          {"grpc_method", std::string(method)},
-          {"grpc_type", std::string(type)}};
-}
-
-}  // namespace
 
 void Metrics::RpcStarted(std::string_view service, std::string_view method,
                          std::string_view type) {

@@ -1,23 +1,18 @@
 #include "server/metrics.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "server/metric_names.h"
+#include "tests/support/scrape.h"
 
 namespace reprise {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Calls every observation once, so that every family has a child.
 void ObserveEverything(Metrics& metrics) {
@@ -54,59 +49,6 @@ void ObserveEverything(Metrics& metrics) {
   info.cpu_isa = "avx512_core";
   info.fingerprints.model = 0xabc;
   metrics.SetModel(info, 0.25);
-}
-
-// The output of a command and its exit status.
-struct CommandResult {
-  std::string output;
-  int status = 0;
-};
-CommandResult RunCommand(const std::string& command) {
-  CommandResult result;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  char buffer[4096];
-  while (size_t n = fread(buffer, 1, sizeof(buffer), pipe)) {
-    result.output.append(buffer, n);
-  }
-  result.status = pclose(pipe);
-  return result;
-}
-
-void ExpectPromtoolAccepts(const std::string& scrape) {
-  const std::string path =
-      ::testing::TempDir() + "scrape." + std::to_string(getpid());
-  std::ofstream(path) << scrape;
-  const CommandResult result =
-      RunCommand("promtool check metrics < '" + path + "'");
-  std::remove(path.c_str());
-  EXPECT_EQ(result.status, 0) << result.output;
-  EXPECT_EQ(result.output, "");
-}
-
-bool HavePromtool() { return RunCommand("promtool --version").status == 0; }
-
-// GET /metrics over a plain socket.
-std::string HttpGet(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  std::string answer;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) ==
-      0) {
-    const std::string request =
-        "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
-        "Connection: close\r\n\r\n";
-    EXPECT_EQ(send(fd, request.data(), request.size(), 0),
-              static_cast<ssize_t>(request.size()));
-    char buffer[4096];
-    for (ssize_t n; (n = recv(fd, buffer, sizeof(buffer), 0)) > 0;) {
-      answer.append(buffer, static_cast<size_t>(n));
-    }
-  }
-  close(fd);
-  return answer;
 }
 
 TEST(MetricsTest, PromtoolAcceptsAFreshScrape) {
@@ -235,12 +177,12 @@ TEST(MetricsTest, FreePortServesTheScrapeOverHttp) {
   const absl::Status status = metrics.Listen("127.0.0.1:0", &port);
   ASSERT_TRUE(status.ok()) << status;
   ASSERT_GT(port, 0);
-  const std::string answer = HttpGet(port);
+  const std::string answer = HttpGetMetrics(port);
   EXPECT_THAT(answer, HasSubstr("200 OK"));
   EXPECT_THAT(answer, HasSubstr("reprise_requests_running{model=\"tiny\"} 0"));
   EXPECT_THAT(answer, HasSubstr("process_resident_memory_bytes "));
   if (!HavePromtool()) GTEST_SKIP() << "promtool is not installed";
-  ExpectPromtoolAccepts(answer.substr(answer.find("\r\n\r\n") + 4));
+  ExpectPromtoolAccepts(HttpBody(answer));
 }
 
 TEST(MetricsTest, TakenPortIsUnavailableAndNamed) {

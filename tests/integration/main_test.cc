@@ -1,0 +1,228 @@
+// The reprise-server binary, on a real model: how it starts, ends, and what
+// survives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "tests/support/generate_call.h"
+#include "tests/support/scrape.h"
+#include "tests/support/server_process.h"
+#include "tests/support/temp_dir.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::string kModel =
+    "--model=" REPRISE_TESTDATA "/golden/linear_attn_elu";
+constexpr uint32_t kEndless = 60'000;  // tokens, more than any test waits for
+
+std::string RocksDb(const TempDir& dir) {
+  return "--store=rocksdb:" + dir.path() + "/sessions";
+}
+
+// A stream that is running: its first delta was read.
+class RunningStream {
+ public:
+  RunningStream(const ServerProcess& server, const v1::GenerateRequest& request)
+      : stub_(server.NewStub()), reader_(stub_->Generate(&context_, request)) {
+    v1::GenerateResponse message;
+    while (reader_->Read(&message)) {
+      AddMessage(message, completion_);
+      if (message.has_delta()) return;
+    }
+    ADD_FAILURE() << "no delta came";
+  }
+
+  Completion ReadToTheEnd() {
+    v1::GenerateResponse message;
+    while (reader_->Read(&message)) AddMessage(message, completion_);
+    completion_.status = reader_->Finish();
+    return completion_;
+  }
+
+ private:
+  std::unique_ptr<v1::Inference::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
+  Completion completion_;
+};
+
+TEST(MainTest, ServesACompletionAndMetrics) {
+  ServerProcess server({kModel, "--store=memory:"});
+  ASSERT_TRUE(server.AwaitReady());
+  const Completion c = Generate(*server.NewStub(), TextRequest("Hello", 20));
+  EXPECT_TRUE(c.status.ok()) << c.status.error_message();
+  EXPECT_EQ(c.started.prompt_tokens(), 5u);
+  EXPECT_EQ(c.token_ids.size(), 20u);
+  const std::string scrape = HttpBody(HttpGetMetrics(server.metrics_port()));
+  EXPECT_EQ(MetricValue(scrape,
+                        "reprise_generated_tokens_total{model="
+                        "\"linear_attn_elu\"}"),
+            20);
+  EXPECT_NE(scrape.find("\nreprise_model_info{"), std::string::npos);
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0) << server.Log();
+  EXPECT_THAT(server.Log(), AllOf(HasSubstr("ready"), HasSubstr("model loaded"),
+                                  HasSubstr("cpu_isa="), HasSubstr("drained")));
+  if (!HavePromtool()) GTEST_SKIP() << "promtool is not installed";
+  ExpectPromtoolAccepts(scrape);
+}
+
+TEST(MainTest, RunsUnderItsOwnNameWithABoundedSpin) {
+  ServerProcess server({kModel, "--store=memory:"});
+  ASSERT_TRUE(server.AwaitReady());
+  const std::string proc = "/proc/" + std::to_string(server.pid());
+  EXPECT_EQ(ReadFile(proc + "/comm"), "reprise-server\n");
+  EXPECT_THAT(ReadFile(proc + "/environ"), HasSubstr("GOMP_SPINCOUNT=2000"));
+}
+
+TEST(MainTest, DrainLetsAStreamFinish) {
+  ServerProcess server({kModel, "--store=memory:"});
+  ASSERT_TRUE(server.AwaitReady());
+  RunningStream stream(server, TextRequest("Hello", 2000));
+  server.Signal(SIGINT);
+  const Completion c = stream.ReadToTheEnd();
+  EXPECT_TRUE(c.status.ok()) << c.status.error_message();
+  EXPECT_EQ(c.token_ids.size(), 2000u);
+  EXPECT_EQ(server.Wait(), 0) << server.Log();
+}
+
+TEST(MainTest, DrainTimeoutEndsAStreamWithWhatItHas) {
+  ServerProcess server({kModel, "--store=memory:", "--drain-timeout=0"});
+  ASSERT_TRUE(server.AwaitReady());
+  RunningStream stream(server, SessionRequest("s", "Hello", kEndless));
+  server.Signal(SIGTERM);
+  const Completion c = stream.ReadToTheEnd();
+  EXPECT_EQ(c.status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  ASSERT_EQ(c.finished.size(), 1u);
+  EXPECT_EQ(c.finished[0].reason(), v1::FINISH_REASON_CANCELLED);
+  EXPECT_EQ(c.finished[0].revision(), 1u);
+  EXPECT_EQ(server.Wait(), 0) << server.Log();
+}
+
+TEST(MainTest, SecondSignalEndsAtOnce) {
+  ServerProcess server({kModel, "--store=memory:", "--drain-timeout=1h"});
+  ASSERT_TRUE(server.AwaitReady());
+  RunningStream stream(server, TextRequest("Hello", kEndless));
+  server.Signal(SIGTERM);
+  ASSERT_TRUE(server.AwaitLog("draining"));
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 1);
+  EXPECT_THAT(server.Log(), HasSubstr("second signal"));
+  EXPECT_FALSE(stream.ReadToTheEnd().status.ok());
+}
+
+// ---- What survives ----------------------------------------------------------
+
+class SurvivalTest : public ::testing::TestWithParam<int> {};
+
+// Promise 2 and 3: a session that was put away by the end of its server
+// continues, in another process, bit for bit as one that never stopped.
+TEST_P(SurvivalTest, SessionContinuesBitForBitInAnotherProcess) {
+  v1::GenerateRequest second = SessionRequest("s", " and then", 60);
+  second.mutable_output()->set_logprobs(3);
+  const v1::GenerateRequest first = SessionRequest("s", "Once upon a", 40);
+
+  ServerProcess kept({kModel, "--store=memory:"});
+  ASSERT_TRUE(kept.AwaitReady());
+  ASSERT_TRUE(Generate(*kept.NewStub(), first).status.ok());
+  const Completion uninterrupted = Generate(*kept.NewStub(), second);
+
+  const TempDir dir;
+  {
+    ServerProcess before({kModel, RocksDb(dir)});
+    ASSERT_TRUE(before.AwaitReady());
+    const Completion c = Generate(*before.NewStub(), first);
+    ASSERT_EQ(c.finished.at(0).revision(), 1u);
+    before.Signal(GetParam());
+    EXPECT_EQ(before.Wait(), GetParam() == SIGTERM ? 0 : 128 + GetParam());
+  }
+  ServerProcess after({kModel, RocksDb(dir)});
+  ASSERT_TRUE(after.AwaitReady());
+  const Completion resumed = Generate(*after.NewStub(), second);
+  ASSERT_TRUE(resumed.status.ok()) << resumed.status.error_message();
+  EXPECT_EQ(resumed.started.resumed_from(), v1::RESUME_SOURCE_STORE);
+  EXPECT_EQ(resumed.started.cached_tokens(),
+            uninterrupted.started.cached_tokens());
+  EXPECT_EQ(resumed.token_ids, uninterrupted.token_ids);
+  EXPECT_EQ(resumed.text, uninterrupted.text);
+  const auto logprobs = [](const Completion& c) {
+    std::string bytes;
+    for (const v1::GenerateResponse& message : c.messages) {
+      for (const v1::TokenLogprobs& token : message.delta().logprobs()) {
+        bytes += token.SerializeAsString();
+      }
+    }
+    return bytes;
+  };
+  EXPECT_EQ(logprobs(resumed), logprobs(uninterrupted));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ends, SurvivalTest,
+                         ::testing::Values(SIGTERM, SIGKILL),
+                         [](const auto& info) {
+                           return info.param == SIGTERM ? "Drained" : "Killed";
+                         });
+
+// ---- What keeps it from starting --------------------------------------------
+
+TEST(MainTest, TakenPortsAreNamedWithTheirFlags) {
+  ServerProcess first({kModel, "--store=memory:"});
+  ASSERT_TRUE(first.AwaitReady());
+  const std::string grpc = "127.0.0.1:" + std::to_string(first.grpc_port());
+  ServerProcess second({kModel, "--store=memory:", "--listen=" + grpc});
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(second.Log(), AllOf(HasSubstr(grpc), HasSubstr("--listen")));
+  const std::string metrics =
+      "127.0.0.1:" + std::to_string(first.metrics_port());
+  ServerProcess third(
+      {kModel, "--store=memory:", "--metrics-listen=" + metrics});
+  EXPECT_EQ(third.Wait(), 1);
+  EXPECT_THAT(third.Log(),
+              AllOf(HasSubstr(metrics), HasSubstr("--metrics-listen")));
+}
+
+TEST(MainTest, StoreInUseIsNamed) {
+  const TempDir dir;
+  ServerProcess first({kModel, RocksDb(dir)});
+  ASSERT_TRUE(first.AwaitReady());
+  ServerProcess second({kModel, RocksDb(dir)});
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(second.Log(),
+              AllOf(HasSubstr("cannot start"), HasSubstr("--store")));
+  // The first one is none the worse for it.
+  EXPECT_TRUE(
+      Generate(*first.NewStub(), SessionRequest("s", "a", 3)).status.ok());
+}
+
+TEST(MainTest, FolderWithoutAModelIsNamed) {
+  const TempDir dir;
+  ServerProcess server({"--model=" + dir.path(), "--store=memory:"});
+  EXPECT_EQ(server.Wait(), 1);
+  EXPECT_THAT(server.Log(),
+              AllOf(HasSubstr("cannot start"), HasSubstr(dir.path()),
+                    HasSubstr("config.json")));
+}
+
+TEST(MainTest, WrongFlagHasAnExitCodeOfItsOwn) {
+  ServerProcess server({"--threads=many"});
+  EXPECT_EQ(server.Wait(), 2);
+  EXPECT_THAT(server.Log(), HasSubstr("--threads"));
+}
+
+TEST(MainTest, HelpAndVersionAreAnswered) {
+  ServerProcess help({"--help"});
+  EXPECT_EQ(help.Wait(), 0);
+  EXPECT_THAT(help.Log(), HasSubstr("--model"));
+  ServerProcess version({"--version"});
+  EXPECT_EQ(version.Wait(), 0);
+  EXPECT_THAT(version.Log(), HasSubstr("reprise-server "));
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,262 @@
+// What is around the calls: health, reflection, limits, drain, metrics.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/raw_rpc.h"
+#include "tests/support/scrape.h"
+#include "tests/support/test_server.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The answer of grpc.health.v1: field 1, 1 = SERVING, 2 = NOT_SERVING.
+const std::string kServing("\x08\x01", 2);
+const std::string kNotServing("\x08\x02", 2);
+
+RawAnswer CheckHealth(const TestServer& server, const std::string& service) {
+  const std::string request =
+      service.empty()
+          ? ""
+          : std::string("\x0A") + static_cast<char>(service.size()) + service;
+  return RawCall(server.NewChannel(), "/grpc.health.v1.Health/Check", request);
+}
+
+TEST(ServerTest, HealthServesEveryServiceAndKnowsNoOther) {
+  TestServer server;
+  for (const char* service :
+       {"", "reprise.v1.Inference", "reprise.v1.Sessions"}) {
+    const RawAnswer answer = CheckHealth(server, service);
+    EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
+    EXPECT_EQ(answer.bytes, kServing) << service;
+  }
+  EXPECT_EQ(CheckHealth(server, "other").status.error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+TEST(ServerTest, ReflectionListsTheServices) {
+  TestServer server;
+  // ServerReflectionRequest{list_services: "*"}: field 7, one byte.
+  const RawAnswer answer =
+      RawCall(server.channel(),
+              "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+              std::string("\x3A\x01*", 3));
+  EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
+  for (const char* service : {"reprise.v1.Inference", "reprise.v1.Sessions",
+                              "reprise.v1.Admin", "grpc.health.v1.Health"}) {
+    EXPECT_THAT(answer.bytes, HasSubstr(service));
+  }
+}
+
+TEST(ServerTest, HealthAnswersWhileAStepIsComputed) {
+  TestServer server;
+  server.gate().Limit(0);
+  grpc::ClientContext context;
+  auto reader = server.inference().Generate(&context, TextRequest("abc", 5));
+  server.gate().AwaitBlocked();
+  EXPECT_EQ(CheckHealth(server, "").bytes, kServing);
+  v1::Model model;
+  grpc::ClientContext model_context;
+  EXPECT_TRUE(server.inference().GetModel(&model_context, {}, &model).ok());
+  server.gate().Open();
+  v1::GenerateResponse message;
+  while (reader->Read(&message)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+}
+
+TEST(ServerTest, TakenPortIsUnavailableAndNamed) {
+  TestServer first;
+  ServerOptions options = TestServer::SmallOptions();
+  options.listen = "127.0.0.1:" + std::to_string(first.rpc().port());
+  ServiceContext context{.scheduler = first.scheduler(),
+                         .sessions = first.manager(),
+                         .tokenizer = first.tokenizer(),
+                         .model = first.model(),
+                         .executor = first.executor(),
+                         .delivery = first.executor(),
+                         .metrics = first.metrics(),
+                         .clock = Clock::Real(),
+                         .options = options};
+  const auto second = RpcServer::Start(context);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr(options.listen));
+}
+
+TEST(ServerTest, FullQueueRefusesWithARetryDelay) {
+  ServerOptions options = TestServer::SmallOptions();
+  options.max_running = 2;
+  options.max_queued = 2;
+  TestServer server(options);
+  server.gate().Limit(0);
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> open;
+  const auto start = [&] {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    open.push_back(server.inference().Generate(contexts.back().get(),
+                                               TextRequest("abc", 5)));
+  };
+  // One stands in a step, with the scheduler's thread; the others wait.
+  start();
+  server.gate().AwaitBlocked();
+  start();
+  start();
+  ASSERT_TRUE(Eventually([&] { return server.open_calls() == 3; }));
+  Completion refused;
+  grpc::ClientContext context;
+  ASSERT_TRUE(Eventually([&] {  // until both of them are in the queue
+    grpc::ClientContext another;
+    refused = Generate(server.inference(), TextRequest("abc", 5), &another);
+    return another.GetServerTrailingMetadata().count(
+               "grpc-retry-pushback-ms") == 1;
+  }));
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.status.error_message(), HasSubstr("max_queued"));
+  server.gate().Open();
+  for (auto& reader : open) {
+    v1::GenerateResponse message;
+    while (reader->Read(&message)) {
+    }
+    EXPECT_TRUE(reader->Finish().ok());
+  }
+  EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+  EXPECT_EQ(
+      MetricValue(server.metrics().Scrape(),
+                  "reprise_requests_rejected_total{reason=\"queue_full\"}"),
+      1);
+}
+
+TEST(OpenCallsTest, RefusesOverTheLimitAndNamesIt) {
+  Metrics metrics("tiny");
+  OpenCalls calls(/*limit=*/2, metrics);
+  EXPECT_TRUE(calls.Enter().ok());
+  EXPECT_TRUE(calls.Enter().ok());
+  const absl::Status refused = calls.Enter();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("2"));
+  calls.Leave();
+  EXPECT_TRUE(calls.Enter().ok());
+  EXPECT_EQ(calls.open(), 2);
+}
+
+TEST(ServerTest, DrainRefusesNewStreamsAndFinishesRunningOnes) {
+  TestServer server;
+  server.gate().Limit(3);
+  grpc::ClientContext context;
+  auto reader = server.inference().Generate(&context, TextRequest("abc", 100));
+  v1::GenerateResponse message;
+  Completion running;
+  ASSERT_TRUE(reader->Read(&message));
+  AddMessage(message, running);
+  server.gate().AwaitBlocked();
+
+  server.rpc().StopServing();
+  EXPECT_EQ(CheckHealth(server, "").bytes, kNotServing);
+  EXPECT_EQ(CheckHealth(server, "reprise.v1.Inference").bytes, kNotServing);
+  server.scheduler().BeginDrain();
+  const Completion refused =
+      Generate(server.inference(), TextRequest("abc", 5));
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::UNAVAILABLE);
+
+  server.gate().Open();
+  while (reader->Read(&message)) AddMessage(message, running);
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(running.token_ids.size(), 100u);
+  EXPECT_TRUE(Eventually([&] { return server.scheduler().idle(); }));
+}
+
+TEST(ServerTest, StreamsThatOutlastTheDrainEndWithWhatTheyHave) {
+  TestServer server;
+  server.gate().Limit(5);
+  grpc::ClientContext context;
+  auto reader =
+      server.inference().Generate(&context, SessionRequest("s", "abc", 2000));
+  v1::GenerateResponse message;
+  Completion running;
+  ASSERT_TRUE(reader->Read(&message));
+  AddMessage(message, running);
+  server.gate().AwaitBlocked();
+  server.rpc().CancelTurns();
+  server.gate().Open();
+  while (reader->Read(&message)) AddMessage(message, running);
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  ASSERT_EQ(running.finished.size(), 1u);
+  EXPECT_EQ(running.finished[0].reason(), v1::FINISH_REASON_CANCELLED);
+  EXPECT_EQ(running.finished[0].revision(), 1u);  // kept, and said so
+  EXPECT_EQ(running.finished[0].usage().completion_tokens(),
+            running.token_ids.size());
+  EXPECT_EQ(MetricValue(server.metrics().Scrape(),
+                        "reprise_cancellations_total{cause=\"shutdown\"}"),
+            1);
+}
+
+TEST(ServerTest, ShutdownLeavesNoCallBehind) {
+  TestServer server;
+  server.gate().Limit(5);
+  grpc::ClientContext context;
+  auto reader = server.inference().Generate(&context, TextRequest("abc", 2000));
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  server.gate().AwaitBlocked();
+  std::thread opener([&] {
+    // The call ends only once the scheduler has seen the cancel.
+    server.gate().Open();
+  });
+  server.rpc().Shutdown(/*grace_ms=*/0);
+  opener.join();
+  while (reader->Read(&message)) {
+  }
+  EXPECT_FALSE(reader->Finish().ok());
+  EXPECT_EQ(server.open_calls(), 0);
+}
+
+TEST(ServerTest, EveryCallIsCounted) {
+  TestServer server;
+  Generate(server.inference(), TextRequest("abc", 5));
+  Generate(server.inference(), TextRequest("", 5));
+  v1::Model model;
+  grpc::ClientContext context;
+  ASSERT_TRUE(server.inference().GetModel(&context, {}, &model).ok());
+  const std::string generate =
+      "grpc_method=\"Generate\",grpc_service=\"reprise.v1.Inference\","
+      "grpc_type=\"server_stream\"}";
+  EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+  const std::string scrape = server.metrics().Scrape();
+  const std::string model_label = "model=\"fake\"";
+  const std::pair<std::string, double> expected[] = {
+      {"grpc_server_started_total{" + generate, 2},
+      {"grpc_server_handled_total{grpc_code=\"OK\"," + generate, 1},
+      {"grpc_server_handled_total{grpc_code=\"InvalidArgument\"," + generate,
+       1},
+      {"grpc_server_handling_seconds_count{" + generate, 2},
+      {"reprise_requests_total{finish_reason=\"length\",grpc_code=\"OK\","
+       "method=\"Generate\"}",
+       1},
+      {"reprise_requests_total{finish_reason=\"none\","
+       "grpc_code=\"InvalidArgument\",method=\"Generate\"}",
+       1},
+      {"reprise_request_duration_seconds_count{" + model_label +
+           ",method=\"Generate\",outcome=\"ok\"}",
+       1},
+      {"reprise_generated_tokens_total{" + model_label + "}", 5},
+      {"reprise_time_to_first_token_seconds_count{" + model_label +
+           ",source=\"cold\"}",
+       1},
+      {"grpc_server_started_total{grpc_method=\"GetModel\","
+       "grpc_service=\"reprise.v1.Inference\",grpc_type=\"unary\"}",
+       1},
+  };
+  for (const auto& [series, value] : expected) {
+    EXPECT_EQ(MetricValue(scrape, series), value) << series;
+  }
+}
+
+}  // namespace
+}  // namespace reprise

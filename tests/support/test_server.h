@@ -1,0 +1,143 @@
+// A whole server in the test's process: real gRPC on a free loopback port, real
+// scheduler, sessions and threads, on the fake engine and a store in memory.
+#ifndef TESTS_SUPPORT_TEST_SERVER_H_
+#define TESTS_SUPPORT_TEST_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "engine/base/clock.h"
+#include "proto/inference.grpc.pb.h"
+#include "server/executor.h"
+#include "server/inference_service_context.h"
+#include "server/inference_service_server.h"
+#include "server/metrics.h"
+#include "server/options.h"
+#include "server/scheduler.h"
+#include "server/session_manager.h"
+#include "server/store/snapshot_store.h"
+#include "tests/support/fake_engine.h"
+#include "tests/support/fake_tokenizer.h"
+#include "tests/support/generate_call.h"
+#include "tests/support/step_gate.h"
+
+namespace reprise {
+
+class TestServer {
+ public:
+  static ServerOptions SmallOptions() {
+    ServerOptions options;
+    options.listen = "127.0.0.1:0";
+    options.max_request_bytes = 64 << 10;
+    options.max_prompt_tokens = 2000;
+    options.max_new_tokens = 2000;
+    options.max_queued_tokens = 4000;
+    options.slots = 8;
+    options.max_running = 8;
+    return options;
+  }
+
+  explicit TestServer(const ServerOptions& options = SmallOptions())
+      : options_(options), metrics_("fake"), engine_(FakeEngine::Options{}) {
+    engine_.before_step = [this](auto) { gate_.Pass(); };
+    model_ = engine_.info();
+    model_.eos_tokens = {FakeTokenizer::kEos};
+    model_.fingerprints.tokenizer = tokenizer_.fingerprint();
+    SessionManagerOptions manager;
+    manager.num_slots = options_.slots;
+    auto sessions =
+        SessionManager::Create(model_.fingerprints, engine_.layout(), 32,
+                               *store_, metrics_, clock_, manager);
+    CHECK(sessions.ok());
+    sessions_ = *std::move(sessions);
+    SchedulerOptions scheduling;
+    scheduling.max_running = options_.max_running;
+    scheduling.max_queued = options_.max_queued;
+    scheduling.max_queued_tokens = options_.max_queued_tokens;
+    scheduling.queue_timeout_ms = options_.queue_timeout_ms;
+    scheduler_ =
+        std::make_unique<Scheduler>(engine_, tokenizer_, *sessions_, *executor_,
+                                    metrics_, clock_, scheduling);
+    thread_ = std::thread([this] { scheduler_->Run(); });
+    context_.reset(new ServiceContext{.scheduler = *scheduler_,
+                                      .sessions = *sessions_,
+                                      .tokenizer = tokenizer_,
+                                      .model = model_,
+                                      .executor = *executor_,
+                                      .delivery = *delivery_,
+                                      .metrics = metrics_,
+                                      .clock = clock_,
+                                      .options = options_});
+    auto rpc = RpcServer::Start(*context_);
+    CHECK(rpc.ok());
+    rpc_ = *std::move(rpc);
+    channel_ = NewChannel();
+    inference_ = v1::Inference::NewStub(channel_);
+    session_stub_ = v1::Sessions::NewStub(channel_);
+  }
+
+  ~TestServer() {
+    gate_.Open();
+    rpc_.reset();
+    scheduler_->Stop();
+    thread_.join();
+    executor_.reset();
+    delivery_.reset();
+    context_.reset();
+    scheduler_.reset();
+    // Whatever a test did, every slot came back.
+    sessions_->SuspendAll();
+    EXPECT_EQ(sessions_->num_free_slots(), sessions_->num_slots());
+  }
+
+  std::shared_ptr<grpc::Channel> NewChannel() const {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(-1);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(
+        "127.0.0.1:" + std::to_string(rpc_->port()),
+        grpc::InsecureChannelCredentials(), arguments);
+  }
+
+  v1::Inference::Stub& inference() { return *inference_; }
+  v1::Sessions::Stub& sessions() { return *session_stub_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  StepGate& gate() { return gate_; }
+  Scheduler& scheduler() { return *scheduler_; }
+  SessionManager& manager() { return *sessions_; }
+  RpcServer& rpc() { return *rpc_; }
+  Metrics& metrics() { return metrics_; }
+  const ServerOptions& options() const { return options_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const ModelInfo& model() const { return model_; }
+  Executor& executor() { return *executor_; }
+  int64_t open_calls() const { return context_->calls.open(); }
+
+ private:
+  ServerOptions options_;
+  Metrics metrics_;
+  FakeEngine engine_;
+  FakeTokenizer tokenizer_;
+  StepGate gate_;
+  const Clock& clock_ = Clock::Real();
+  std::unique_ptr<SnapshotStore> store_ = NewMemoryStore();
+  ModelInfo model_;
+  std::unique_ptr<SessionManager> sessions_;
+  std::unique_ptr<ThreadPool> executor_ = std::make_unique<ThreadPool>(2);
+  std::unique_ptr<ThreadPool> delivery_ = std::make_unique<ThreadPool>(1);
+  std::unique_ptr<Scheduler> scheduler_;
+  std::thread thread_;
+  std::unique_ptr<ServiceContext> context_;
+  std::unique_ptr<RpcServer> rpc_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::Inference::Stub> inference_;
+  std::unique_ptr<v1::Sessions::Stub> session_stub_;
+};
+
+}  // namespace reprise
+
+#endif  // TESTS_SUPPORT_TEST_SERVER_H_
