@@ -15,6 +15,7 @@
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
 #include "engine/mixer/scratch.h"
+#include "engine/model/json_text.h"
 #include "engine/model/model_config.h"
 #include "engine/model/weights.h"
 
@@ -259,8 +260,11 @@ void LogLoaded(const ModelInfo& info, const Weights& weights) {
     constexpr size_t kShown = 5;
     const std::span<const std::string> first(unused.data(),
                                              std::min(unused.size(), kShown));
+    const std::string names = absl::StrJoin(
+        first, ", ",
+        [](std::string* out, const auto& name) { out->append(Quoted(name)); });
     LogInfo("tensors of the checkpoint that the model does not use",
-            {{"count", unused.size()}, {"first", absl::StrJoin(first, ", ")}});
+            {{"count", unused.size()}, {"first", names}});
   }
   if (!info.exact) {
     LogWarning(

@@ -59,8 +59,8 @@ inline Floats StepAlone(Engine& engine, TestSession& session,
 
 // Equal bit for bit: 0 and -0 differ, NaN equals itself.
 inline bool SameBits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() &&
-         std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+  if (a.size() != b.size()) return false;
+  return a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
 }  // namespace reprise

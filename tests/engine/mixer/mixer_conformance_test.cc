@@ -143,7 +143,8 @@ Floats RandomRows(int64_t rows, int64_t width, uint32_t seed) {
 
 // Equal bit for bit: 0 and -0 differ, NaN equals itself.
 bool SameBits(const Floats& a, const Floats& b) {
-  return a.size() == b.size() &&
+  if (a.size() != b.size()) return false;
+  return a.empty() ||
          std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
