@@ -310,7 +310,7 @@ void Scheduler::Impl::Acquired(std::unique_ptr<Turn> turn) {
     return;
   }
   const absl::Status status = turn->leases.status();
-  if (absl::IsResourceExhausted(status)) {
+  if (IsOutOfSlots(status)) {
     retry_ns = clock.MonotonicNs() + kTickMs * kNsPerMs;
     refused_leases = batch.leases();
     turn->refusal = status;
@@ -320,6 +320,8 @@ void Scheduler::Impl::Acquired(std::unique_ptr<Turn> turn) {
   }
   if (absl::IsAborted(status)) {
     metrics.CountRejected(RejectReason::kSessionBusy);
+  } else if (absl::IsResourceExhausted(status)) {
+    metrics.CountRejected(RejectReason::kQuota);
   }
   turn->stream->Close(status);
   turn = nullptr;

@@ -2,6 +2,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
@@ -9,6 +10,15 @@
 #include "server/session_manager_impl.h"
 
 namespace reprise {
+namespace {
+
+constexpr char kOutOfSlots[] = "reprise/out_of_slots";  // a status's payload
+
+}  // namespace
+
+bool IsOutOfSlots(const absl::Status& status) {
+  return status.GetPayload(kOutOfSlots).has_value();
+}
 
 absl::Status CheckExpectedRevision(const SessionKey& key, uint64_t revision,
                                    std::optional<uint64_t> expected) {
@@ -127,8 +137,10 @@ absl::StatusOr<StateSlot> SessionManager::Impl::AcquireSlot() {
       // Once more: the last upkeep may have ended after the first try.
       slot = pool->Acquire();
       if (slot.ok()) return slot;
-      return absl::ResourceExhaustedError(absl::StrCat(
+      absl::Status status = absl::ResourceExhaustedError(absl::StrCat(
           "all ", options.num_slots, " slots are leased by running turns"));
+      status.SetPayload(kOutOfSlots, absl::Cord());
+      return status;
     }
   }
 }

@@ -129,6 +129,10 @@ class SessionManager {
   std::unique_ptr<Impl> impl_;
 };
 
+// Whether Acquire or AcquireStateless failed because every slot is leased. That
+// passes; the ResourceExhausted of too many sessions does not.
+bool IsOutOfSlots(const absl::Status& status);
+
 // InvalidArgument, naming the rule, unless `id` is 1..128 characters of
 // A-Z a-z 0-9 . _ - and does not start with a dot. `field` is the request's.
 absl::Status ValidateSessionId(std::string_view id, std::string_view field);

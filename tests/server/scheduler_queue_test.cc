@@ -204,6 +204,18 @@ TEST(SchedulerQueueTest, WaitingForASlotEndsWithTheQueueTimeout) {
   EXPECT_THAT(Text(*answer.status), HasSubstr("last: "));
 }
 
+TEST(SchedulerQueueTest, TooManySessionsIsRefusedAtOnce) {
+  SchedulerRig::Options options;
+  options.sessions.max_sessions = 1;
+  SchedulerRig rig(std::move(options));
+  rig.Run(MakeTurn("a", {4}, 1));
+  auto stream = rig.Submit(MakeTurn("b", {4}, 1));
+  for (int i = 0; i < 3; ++i) rig.Round();
+  ASSERT_TRUE(stream->FinalStatus().has_value());
+  EXPECT_TRUE(absl::IsResourceExhausted(*stream->FinalStatus()));
+  EXPECT_THAT(Text(*stream->FinalStatus()), HasSubstr("max_sessions"));
+}
+
 TEST(SchedulerQueueTest, DrainingRefusesNewRequestsAndFinishesTheOthers) {
   SchedulerRig::Options options;
   options.scheduler.max_running = 1;
