@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rocksdb/db.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <map>
 
+#include "server/store/entry_codec.h"
 #include "server/store/snapshot_store.h"
 #include "tests/server/store/writer_pattern.h"
 #include "tests/support/temp_dir.h"
@@ -240,6 +242,55 @@ TEST(RocksDbStoreTest, ADamagedSnapshotIsDataLossAndItsEntryStillThere) {
   EXPECT_EQ(snapshot, "before");
   EXPECT_EQ(store->GetEntry({"t", "id"})->revision, 1u);
   EXPECT_TRUE(store->Delete({"t", "id"}).ok());
+}
+
+// Flips a bit of the entry of {"t", id} behind the store's back.
+void DamageEntry(const std::string& path, const std::string& id) {
+  std::vector<rocksdb::ColumnFamilyDescriptor> families;
+  for (const char* name : {"default", "entries", "snapshots", "expiry"}) {
+    families.emplace_back(name, rocksdb::ColumnFamilyOptions());
+  }
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  rocksdb::DB* opened = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open({}, path, families, &handles, &opened).ok());
+  const std::unique_ptr<rocksdb::DB> db(opened);
+  const std::string key = EntryKey({"t", id});
+  std::string entry;
+  EXPECT_TRUE(db->Get({}, handles[1], key, &entry).ok());
+  entry[5] ^= 1;
+  EXPECT_TRUE(db->Put({}, handles[1], key, entry).ok());
+  for (auto* handle : handles) db->DestroyColumnFamilyHandle(handle);
+}
+
+TEST(RocksDbStoreTest, ADamagedEntryIsDataLossAndCanBeDeleted) {
+  TempDir dir;
+  {
+    auto store = Open(dir.Path("db"));
+    for (const char* id : {"a", "b", "c"}) {
+      ASSERT_TRUE(Put(*store, {"t", id}, std::nullopt, 1, "state",
+                      /*expires_unix_ms=*/50)
+                      .ok());
+    }
+  }
+  DamageEntry(dir.Path("db"), "b");
+  auto store = Open(dir.Path("db"));
+  const SessionKey damaged{"t", "b"};
+  StoredSession session;
+  std::string snapshot;
+  EXPECT_EQ(store->GetEntry(damaged).status().code(), kDataLoss);
+  EXPECT_EQ(store->Get(damaged, &session, &snapshot).code(), kDataLoss);
+  EXPECT_EQ(Put(*store, damaged, 1, 2, "new").code(), kDataLoss);
+  const auto page = store->List("t", "", 10);
+  ASSERT_EQ(page->size(), 2u);
+  EXPECT_EQ((*page)[1].id, "c");
+  EXPECT_EQ(store->ListExpired(50, 10)->size(), 3u);
+  EXPECT_EQ(store->GetUsage()->sessions, 3u);
+  ASSERT_TRUE(store->Delete(damaged).ok());
+  EXPECT_EQ(store->GetEntry(damaged).status().code(), kNotFound);
+  EXPECT_EQ(store->GetUsage()->sessions, 2u);
+  // Its line of the expiry index could not be told, and goes now.
+  EXPECT_EQ(store->ListExpired(50, 10)->size(), 2u);
+  EXPECT_TRUE(Put(*store, damaged, std::nullopt, 0, "again").ok());
 }
 
 TEST(RocksDbStoreTest, ADamagedLogIsNotSkipped) {
