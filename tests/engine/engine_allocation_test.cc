@@ -12,6 +12,7 @@
 #include "engine/base/parallel.h"
 #include "engine/engine.h"
 #include "tests/support/step_helpers.h"
+#include "tests/support/teams.h"
 
 namespace {
 
@@ -45,7 +46,7 @@ TEST_P(EngineAllocationTest, StepsAllocateNoBuffers) {
     GTEST_SKIP() << "this CPU does not multiply bf16";
   }
   SetLogLevel(LogLevel::kError);
-  SetNumThreads(2);
+  SetNumThreads(TeamOf(2));
   const auto engine = LoadEngine(
       {.model_dir = std::string(REPRISE_TESTDATA) + "/golden/" + model,
        .weights = type,

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/kernels/state_kernels.h"
 #include "tests/support/step_helpers.h"
+#include "tests/support/teams.h"
 
 namespace reprise {
 namespace {
@@ -151,7 +152,7 @@ TEST_P(ExactnessTest, TheNumberOfThreadsChangesNoBit) {
   const Tokens next = Random(1, 8);
   std::vector<Floats> results;
   for (const int threads : {1, 2, 3}) {
-    SetNumThreads(threads);
+    SetNumThreads(TeamOf(threads));
     const std::unique_ptr<Engine> engine = Load();
     TestSession session(*engine);
     Floats all = StepAlone(*engine, session, prompt, LogitsFor::kAllRows);

@@ -12,6 +12,7 @@
 
 #include "engine/base/bytes.h"
 #include "engine/base/parallel.h"
+#include "tests/support/teams.h"
 
 namespace reprise {
 namespace {
@@ -199,7 +200,7 @@ TEST_P(LinearTest, RowHasTheSameBitsForAnyThreadsAndLimit) {
   if (!linear->exact()) GTEST_SKIP() << "not exact on " << CpuIsaName();
   const auto expected = problem_.Apply(*linear, 0, kRows, scratch_);
   for (const int threads : {1, 2, 3}) {
-    SetNumThreads(threads);
+    SetNumThreads(TeamOf(threads));
     for (const int64_t limit : {1, 40, 200, 512}) {
       const auto other = problem_.Make(limit);
       ASSERT_TRUE(other.ok()) << other.status();

@@ -18,6 +18,7 @@
 #include "tests/engine/mixer/mixer_examples.h"
 #include "tests/engine/mixer/reference.h"
 #include "tests/support/safetensors_writer.h"
+#include "tests/support/teams.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -309,7 +310,7 @@ TEST_P(MixerConformanceTest, TheNumberOfThreadsChangesNoBit) {
   const Floats one_row = Rows(1, 13);
   std::vector<Floats> results;
   for (const int threads : {1, 2, 3}) {
-    SetNumThreads(threads);
+    SetNumThreads(TeamOf(threads));
     Harness harness(GetParam().example, GetParam().type);
     Session session = harness.NewSession();
     Floats y = harness.Forward({{&session, x}})[0];
