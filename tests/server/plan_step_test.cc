@@ -1,3 +1,5 @@
+#include "server/plan_step.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "engine/kernels/state_kernels.h"
-#include "server/plan_step.h"
 
 namespace reprise {
 namespace {
