@@ -162,14 +162,13 @@ void Sequence::Interrupt(FinishReason reason, bool keep) {
 
 // ---- Tokens ----------------------------------------------------------------
 
-// Everything before this point is final, if nothing is held back: forget it,
-// and remember where it ends.
+// If nothing is held back, all before this point is final: forgets it, and
+// remembers where it ends. That is never inside a character, but for one that
+// the turn before left unfinished, since its tokens are held back.
 void Sequence::KeepCopy() {
-  const bool settled = held_.all_shown() && decoder_.pending().empty();
-  const bool wanted = keeps_session() && !request_.stop.empty();
-  if (!settled && (!wanted || copy_ != nullptr)) return;
+  if (!held_.all_shown()) return;
   held_.Clear();
-  if (!wanted) return;
+  if (!keeps_session() || request_.stop.empty()) return;
   if (copy_ == nullptr) {
     copy_ = std::make_unique<Copy>();
     copy_->slot.resize(static_cast<size_t>(slot_bytes_));

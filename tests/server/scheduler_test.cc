@@ -210,12 +210,16 @@ TEST(SchedulerTest, CompletionsOfASessionThatKeepNothing) {
   EXPECT_EQ(rig.Run(request).ids[0], answer.ids[0]);
 }
 
-TEST(SchedulerTest, NothingToDecodeIsRefused) {
-  SchedulerRig rig;
+TEST(SchedulerTest, NothingToDecodeIsRefusedAndTakesNoRoom) {
+  SchedulerRig::Options options;
+  options.scheduler.max_running = 1;
+  options.sessions.num_slots = 1;
+  SchedulerRig rig(std::move(options));
   Answer answer = rig.Run(MakeTurn("s", {}));
   ASSERT_TRUE(answer.status.has_value());
   EXPECT_TRUE(absl::IsInvalidArgument(*answer.status));
   EXPECT_FALSE(answer.started.has_value());
+  EXPECT_EQ(rig.Run(MakeTurn("s", {4})).status, absl::OkStatus());
 }
 
 TEST(SchedulerTest, AnEmptyAppendMakesNoRevision) {
