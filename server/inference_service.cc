@@ -52,7 +52,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
 grpc::ServerUnaryReactor* InferenceService::Tokenize(
     grpc::CallbackServerContext* rpc, const v1::TokenizeRequest* request,
     v1::TokenizeResponse* response) {
-  return RunUnary(context_, rpc, [=, this] {
+  return RunUnary(context_, context_.text, rpc, [=, this] {
     return reprise::Tokenize(*request, context_, *response);
   });
 }
@@ -60,7 +60,7 @@ grpc::ServerUnaryReactor* InferenceService::Tokenize(
 grpc::ServerUnaryReactor* InferenceService::Detokenize(
     grpc::CallbackServerContext* rpc, const v1::DetokenizeRequest* request,
     v1::DetokenizeResponse* response) {
-  return RunUnary(context_, rpc, [=, this] {
+  return RunUnary(context_, context_.text, rpc, [=, this] {
     return reprise::Detokenize(*request, context_, *response);
   });
 }

@@ -18,7 +18,7 @@ grpc::ServerUnaryReactor* AppendCall::Start(ServiceContext& context,
   if (entered.ok()) {
     call->entered_ = true;
     context.calls.AddTurn(call);
-    context.executor.Run([call] { call->Prepare(); });
+    context.text.Run([call] { call->Prepare(); });
   } else {
     call->FinishOnce(entered);
   }

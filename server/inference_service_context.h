@@ -51,14 +51,15 @@ class OpenCalls {
       ABSL_GUARDED_BY(mu_);
 };
 
-// Borrowed: all must outlive the gRPC server, and `executor` and `delivery`
-// must have run all their tasks before the others go.
+// Borrowed: all must outlive the gRPC server, and the executors must have run
+// all their tasks before the others go.
 struct ServiceContext {
   Scheduler& scheduler;
   SessionManager& sessions;
   const Tokenizer& tokenizer;
   const ModelInfo& model;
-  Executor& executor;  // blocking work: text to tokens, the store
+  Executor& executor;  // what waits for the store
+  Executor& text;      // text to tokens and back
   Executor& delivery;  // one thread that starts writes to clients
   Metrics& metrics;
   const Clock& clock;

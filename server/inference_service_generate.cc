@@ -17,7 +17,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateCall::Start(
   if (entered.ok()) {
     call->entered_ = true;
     context.calls.AddTurn(call);
-    context.executor.Run([call] { call->Prepare(); });
+    context.text.Run([call] { call->Prepare(); });
   } else {
     call->FinishOnce(entered);
   }

@@ -2,7 +2,7 @@
 // its stream on their way to the client.
 //
 //   gRPC's thread      Start ----.                    OnWriteDone, OnCancel
-//   executor                     Prepare: validate, tokenise, submit
+//   text executor                Prepare: validate, tokenise, submit
 //   delivery thread                        OnEvents: start the next write
 #ifndef SERVER_INFERENCE_SERVICE_GENERATE_H_
 #define SERVER_INFERENCE_SERVICE_GENERATE_H_

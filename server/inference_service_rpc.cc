@@ -33,14 +33,14 @@ void AddRetryDelay(const absl::Status& status, grpc::ServerContextBase& rpc) {
   }
 }
 
-grpc::ServerUnaryReactor* RunUnary(ServiceContext& context,
+grpc::ServerUnaryReactor* RunUnary(ServiceContext& context, Executor& executor,
                                    grpc::CallbackServerContext* rpc,
                                    std::function<absl::Status()> work) {
   if (absl::Status entered = context.calls.Enter(); !entered.ok()) {
     return FinishUnary(rpc, entered);
   }
   grpc::ServerUnaryReactor* reactor = rpc->DefaultReactor();
-  context.executor.Run([=, &context, work = std::move(work)] {
+  executor.Run([=, &context, work = std::move(work)] {
     const absl::Status status = work();
     AddRetryDelay(status, *rpc);
     context.calls.Leave();

@@ -19,9 +19,9 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 // come back. Call it before Finish.
 void AddRetryDelay(const absl::Status& status, grpc::ServerContextBase& rpc);
 
-// Runs `work` on the executor and finishes the call with what it returns.
+// Runs `work` on `executor` and finishes the call with what it returns.
 // Requests and responses live until then.
-grpc::ServerUnaryReactor* RunUnary(ServiceContext& context,
+grpc::ServerUnaryReactor* RunUnary(ServiceContext& context, Executor& executor,
                                    grpc::CallbackServerContext* rpc,
                                    std::function<absl::Status()> work);
 

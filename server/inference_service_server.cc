@@ -1,5 +1,6 @@
 #include "server/inference_service_server.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/log.h"
 #include "server/inference_service.h"
 #include "server/inference_service_interceptor.h"
 
@@ -45,6 +47,19 @@ void SetLimits(grpc::ServerBuilder& builder, const ServerOptions& options) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
+// gRPC's own lines, in our format.
+void TakeGrpcLog(gpr_log_func_args* line) {
+  const LogFields fields = {{"message", line->message}};
+  switch (line->severity) {
+    case GPR_LOG_SEVERITY_ERROR:
+      return LogError("grpc", fields);
+    case GPR_LOG_SEVERITY_INFO:
+      return LogInfo("grpc", fields);
+    default:
+      return LogDebug("grpc", fields);
+  }
+}
+
 }  // namespace
 
 struct RpcServer::Impl {
@@ -63,6 +78,7 @@ struct RpcServer::Impl {
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     ServiceContext& context) {
   auto impl = std::make_unique<Impl>(context);
+  gpr_set_log_function(TakeGrpcLog);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;

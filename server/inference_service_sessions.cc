@@ -51,54 +51,60 @@ SessionKey SessionsService::Key(const std::string& id) const {
 grpc::ServerUnaryReactor* SessionsService::Create(
     grpc::CallbackServerContext* rpc, const v1::CreateSessionRequest* request,
     v1::Session* response) {
-  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
-    const std::string id = request->has_id() ? request->id() : DrawSessionId();
-    RETURN_IF_ERROR(ValidateSessionId(id, "id"));
-    if (request->has_ttl_ms()) {
-      RETURN_IF_ERROR(ValidateTtl(request->ttl_ms(), /*least=*/1));
-    }
-    return Answer(context_.sessions.CreateSession(
-                      Key(id), static_cast<int64_t>(request->ttl_ms())),
-                  *response);
-  });
+  return RunUnary(
+      context_, context_.executor, rpc, [=, this]() -> absl::Status {
+        const std::string id =
+            request->has_id() ? request->id() : DrawSessionId();
+        RETURN_IF_ERROR(ValidateSessionId(id, "id"));
+        if (request->has_ttl_ms()) {
+          RETURN_IF_ERROR(ValidateTtl(request->ttl_ms(), /*least=*/1));
+        }
+        return Answer(context_.sessions.CreateSession(
+                          Key(id), static_cast<int64_t>(request->ttl_ms())),
+                      *response);
+      });
 }
 
 grpc::ServerUnaryReactor* SessionsService::Get(
     grpc::CallbackServerContext* rpc, const v1::GetSessionRequest* request,
     v1::Session* response) {
-  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
-    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
-    return Answer(context_.sessions.Get(Key(request->id())), *response);
-  });
+  return RunUnary(
+      context_, context_.executor, rpc, [=, this]() -> absl::Status {
+        RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+        return Answer(context_.sessions.Get(Key(request->id())), *response);
+      });
 }
 
 grpc::ServerUnaryReactor* SessionsService::List(
     grpc::CallbackServerContext* rpc, const v1::ListSessionsRequest* request,
     v1::ListSessionsResponse* response) {
-  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
-    const uint32_t size =
-        request->has_page_size() ? request->page_size() : kDefaultPage;
-    if (size < 1 || size > kMaxPage) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("page_size: ", size, " is not in [1, ", kMaxPage, "]"));
-    }
-    if (!request->page_token().empty()) {
-      RETURN_IF_ERROR(ValidateSessionId(request->page_token(), "page_token"));
-    }
-    // One more than asked for tells whether there is another page. A page's
-    // token is its last id.
-    ASSIGN_OR_RETURN(const std::vector<SessionInfo> sessions,
-                     context_.sessions.List(context_.options.tenant,
-                                            request->page_token(), size + 1));
-    for (const SessionInfo& info : sessions) {
-      if (response->sessions_size() == static_cast<int>(size)) {
-        response->set_next_page_token(response->sessions().rbegin()->id());
-        break;
-      }
-      Fill(info, *response->add_sessions());
-    }
-    return absl::OkStatus();
-  });
+  return RunUnary(
+      context_, context_.executor, rpc, [=, this]() -> absl::Status {
+        const uint32_t size =
+            request->has_page_size() ? request->page_size() : kDefaultPage;
+        if (size < 1 || size > kMaxPage) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "page_size: ", size, " is not in [1, ", kMaxPage, "]"));
+        }
+        if (!request->page_token().empty()) {
+          RETURN_IF_ERROR(
+              ValidateSessionId(request->page_token(), "page_token"));
+        }
+        // One more than asked for tells whether there is another page. A page's
+        // token is its last id.
+        ASSIGN_OR_RETURN(
+            const std::vector<SessionInfo> sessions,
+            context_.sessions.List(context_.options.tenant,
+                                   request->page_token(), size + 1));
+        for (const SessionInfo& info : sessions) {
+          if (response->sessions_size() == static_cast<int>(size)) {
+            response->set_next_page_token(response->sessions().rbegin()->id());
+            break;
+          }
+          Fill(info, *response->add_sessions());
+        }
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* SessionsService::Append(
@@ -110,69 +116,75 @@ grpc::ServerUnaryReactor* SessionsService::Append(
 grpc::ServerUnaryReactor* SessionsService::Suspend(
     grpc::CallbackServerContext* rpc, const v1::SuspendSessionRequest* request,
     v1::Session* response) {
-  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
-    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
-    return Answer(context_.sessions.Suspend(Key(request->id())), *response);
-  });
+  return RunUnary(
+      context_, context_.executor, rpc, [=, this]() -> absl::Status {
+        RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+        return Answer(context_.sessions.Suspend(Key(request->id())), *response);
+      });
 }
 
 grpc::ServerUnaryReactor* SessionsService::Resume(
     grpc::CallbackServerContext* rpc, const v1::ResumeSessionRequest* request,
     v1::ResumeSessionResponse* response) {
-  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
-    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
-    {
-      // Given back unchanged, it stays in its slot.
-      ASSIGN_OR_RETURN(
-          const SessionLease lease,
-          context_.sessions.Acquire(Key(request->id()), /*options=*/{}));
-      response->set_resumed_from(ToProto(lease.source()));
-      response->set_resume_us(static_cast<uint64_t>(lease.resume_us()));
-    }
-    return Answer(context_.sessions.Get(Key(request->id())),
-                  *response->mutable_session());
-  });
+  return RunUnary(
+      context_, context_.executor, rpc, [=, this]() -> absl::Status {
+        RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+        {
+          // Given back unchanged, it stays in its slot.
+          ASSIGN_OR_RETURN(
+              const SessionLease lease,
+              context_.sessions.Acquire(Key(request->id()), /*options=*/{}));
+          response->set_resumed_from(ToProto(lease.source()));
+          response->set_resume_us(static_cast<uint64_t>(lease.resume_us()));
+        }
+        return Answer(context_.sessions.Get(Key(request->id())),
+                      *response->mutable_session());
+      });
 }
 
 grpc::ServerUnaryReactor* SessionsService::Fork(
     grpc::CallbackServerContext* rpc, const v1::ForkSessionRequest* request,
     v1::Session* response) {
-  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
-    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
-    const std::string to =
-        request->has_new_id() ? request->new_id() : DrawSessionId();
-    RETURN_IF_ERROR(ValidateSessionId(to, "new_id"));
-    std::optional<uint64_t> expected;
-    if (request->has_expected_revision()) {
-      expected = request->expected_revision();
-    }
-    return Answer(context_.sessions.Fork(Key(request->id()), Key(to), expected),
-                  *response);
-  });
+  return RunUnary(
+      context_, context_.executor, rpc, [=, this]() -> absl::Status {
+        RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+        const std::string to =
+            request->has_new_id() ? request->new_id() : DrawSessionId();
+        RETURN_IF_ERROR(ValidateSessionId(to, "new_id"));
+        std::optional<uint64_t> expected;
+        if (request->has_expected_revision()) {
+          expected = request->expected_revision();
+        }
+        return Answer(
+            context_.sessions.Fork(Key(request->id()), Key(to), expected),
+            *response);
+      });
 }
 
 grpc::ServerUnaryReactor* SessionsService::Delete(
     grpc::CallbackServerContext* rpc, const v1::DeleteSessionRequest* request,
     v1::DeleteSessionResponse*) {
-  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
-    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
-    return context_.sessions.Delete(Key(request->id()));
-  });
+  return RunUnary(context_, context_.executor, rpc,
+                  [=, this]() -> absl::Status {
+                    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+                    return context_.sessions.Delete(Key(request->id()));
+                  });
 }
 
 grpc::ServerUnaryReactor* SessionsService::Touch(
     grpc::CallbackServerContext* rpc, const v1::TouchSessionRequest* request,
     v1::Session* response) {
-  return RunUnary(context_, rpc, [=, this]() -> absl::Status {
-    RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
-    std::optional<int64_t> ttl_ms;
-    if (request->has_ttl_ms()) {
-      RETURN_IF_ERROR(ValidateTtl(request->ttl_ms(), /*least=*/0));
-      ttl_ms = static_cast<int64_t>(request->ttl_ms());
-    }
-    return Answer(context_.sessions.Touch(Key(request->id()), ttl_ms),
-                  *response);
-  });
+  return RunUnary(
+      context_, context_.executor, rpc, [=, this]() -> absl::Status {
+        RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+        std::optional<int64_t> ttl_ms;
+        if (request->has_ttl_ms()) {
+          RETURN_IF_ERROR(ValidateTtl(request->ttl_ms(), /*least=*/0));
+          ttl_ms = static_cast<int64_t>(request->ttl_ms());
+        }
+        return Answer(context_.sessions.Touch(Key(request->id()), ttl_ms),
+                      *response);
+      });
 }
 
 // ---- Not built yet ----------------------------------------------------------

@@ -41,9 +41,11 @@
 namespace reprise {
 namespace {
 
-// Threads for the store and for text. More than a few would only compete with
-// the engine for the cores.
-constexpr int kExecutorThreads = 4;
+// Threads that wait for the store, and threads that turn text into tokens: long
+// texts must not hold up commits. More would only compete with the engine for
+// the cores.
+constexpr int kStoreThreads = 4;
+constexpr int kTextThreads = 2;
 
 // Calls SessionManager::Sweep every second on a thread of its own.
 class Sweeper {
@@ -130,6 +132,7 @@ class Server {
   std::unique_ptr<SessionManager> sessions_;
   std::unique_ptr<Sweeper> sweeper_;
   std::unique_ptr<ThreadPool> executor_;
+  std::unique_ptr<ThreadPool> text_;
   std::unique_ptr<ThreadPool> delivery_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ServiceContext> context_;
@@ -156,9 +159,7 @@ absl::Status Server::OpenTheStore() {
   absl::StatusOr<std::unique_ptr<SnapshotStore>> store =
       OpenStore(options_.store_uri);
   if (!store.ok()) {
-    return WithAdvice(store.status(),
-                      "is another reprise-server using it? End that one, or "
-                      "give this one another --store");
+    return WithAdvice(store.status(), "choose another with --store");
   }
   store_ = *std::move(store);
   LogInfo("store open", {{"store", options_.store_uri}});
@@ -166,9 +167,15 @@ absl::Status Server::OpenTheStore() {
 }
 
 absl::Status Server::LoadModel(SignalWatcher& signals) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(options_.model_dir, error)) {
+    return absl::NotFoundError(
+        absl::StrCat("--model: ", options_.model_dir, " is not a folder"));
+  }
   const int64_t start_ns = clock_.MonotonicNs();
-  const auto seconds = [&] {
-    return static_cast<double>(clock_.MonotonicNs() - start_ns) * 1e-9;
+  const auto seconds = [&] {  // to the millisecond
+    return static_cast<double>((clock_.MonotonicNs() - start_ns) / 1'000'000) *
+           1e-3;
   };
   EngineOptions engine_options;
   engine_options.model_dir = options_.model_dir;
@@ -196,16 +203,11 @@ absl::Status Server::LoadModel(SignalWatcher& signals) {
   model_ = engine_->info();
   model_.fingerprints.tokenizer = tokenizer_->fingerprint();
   metrics_.SetModel(model_, seconds());
-  LogInfo("model loaded", {{"model", model_.name},
-                           {"family", model_.family},
-                           {"description", model_.description},
-                           {"parameters", model_.num_parameters},
-                           {"weights", WeightTypeName(model_.weight_type)},
-                           {"weight_bytes", model_.weight_bytes},
-                           {"state_bytes", model_.state_bytes},
-                           {"cpu_isa", model_.cpu_isa},
-                           {"exact", model_.exact},
-                           {"seconds", seconds()}});
+  LogInfo("model ready", {{"model", model_.name},
+                          {"tokenizer", tokenizer_->kind()},
+                          {"weights", WeightTypeName(model_.weight_type)},
+                          {"exact", model_.exact},
+                          {"seconds", seconds()}});
   if (!model_.exact) {
     LogWarning(
         "on this CPU the last bits of a result depend on what else is computed "
@@ -238,7 +240,8 @@ absl::Status Server::MakeSessions() {
 }
 
 absl::Status Server::Listen() {
-  executor_ = std::make_unique<ThreadPool>(kExecutorThreads);
+  executor_ = std::make_unique<ThreadPool>(kStoreThreads);
+  text_ = std::make_unique<ThreadPool>(kTextThreads);
   delivery_ = std::make_unique<ThreadPool>(1);
   SchedulerOptions scheduling;
   scheduling.max_running = options_.max_running;
@@ -256,6 +259,7 @@ absl::Status Server::Listen() {
                                     .tokenizer = *tokenizer_,
                                     .model = model_,
                                     .executor = *executor_,
+                                    .text = *text_,
                                     .delivery = *delivery_,
                                     .metrics = metrics_,
                                     .clock = clock_,
@@ -325,6 +329,7 @@ void Server::TakeApart() {
   rpc_.reset();
   if (scheduler_ != nullptr) scheduler_->Stop();
   engine_thread_.reset();
+  text_.reset();
   executor_.reset();
   delivery_.reset();
   context_.reset();

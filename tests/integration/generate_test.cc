@@ -6,6 +6,8 @@
 #include <chrono>
 #include <string>
 
+#include "tests/support/fake_clock.h"
+#include "tests/support/raw_rpc.h"
 #include "tests/support/scrape.h"
 #include "tests/support/test_server.h"
 
@@ -188,26 +190,25 @@ TEST_F(GenerateTest, StopStringIsNamedAndNotShown) {
   EXPECT_EQ(c.text, free.text.substr(0, free.text.find(stop)));
 }
 
-TEST_F(GenerateTest, TimeLimitEndsWithAllThatWasShown) {
-  server_.gate().Limit(3);
+TEST(TimeLimitTest, EndsWithAllThatWasShown) {
+  FakeClock clock;
+  TestServer server(TestServer::SmallOptions(), clock);
+  server.gate().Limit(3);
   v1::GenerateRequest request = TextRequest("abc", 2000);
   request.mutable_stopping()->set_time_limit_ms(20);
   grpc::ClientContext context;
-  auto reader = server_.inference().Generate(&context, request);
-  server_.gate().AwaitBlocked();
-  const auto start = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - start <
-         std::chrono::milliseconds(25)) {
-    std::this_thread::yield();
-  }
-  server_.gate().Open();
+  auto reader = server.inference().Generate(&context, request);
+  server.gate().AwaitBlocked();
+  clock.AdvanceMs(20);
+  server.gate().Open();
   Completion c;
   v1::GenerateResponse message;
   while (reader->Read(&message)) AddMessage(message, c);
   EXPECT_TRUE(reader->Finish().ok());
   ASSERT_EQ(c.finished.size(), 1u);
   EXPECT_EQ(c.finished[0].reason(), v1::FINISH_REASON_TIME_LIMIT);
-  EXPECT_EQ(c.finished[0].usage().completion_tokens(), c.token_ids.size());
+  EXPECT_EQ(c.finished[0].usage().completion_tokens(), 4u);
+  EXPECT_EQ(c.token_ids.size(), 4u);
 }
 
 TEST_F(GenerateTest, TimingsAreLeftOutIfNotWanted) {
@@ -253,20 +254,21 @@ TEST_F(GenerateTest, DeadlineOfAMillisecondEndsTheCallAndTheWork) {
 }
 
 TEST_F(GenerateTest, PassedDeadlineIsTheCause) {
-  server_.gate().Limit(2);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::milliseconds(50));
-  auto reader =
-      server_.inference().Generate(&context, TextRequest("abc", 2000));
-  v1::GenerateResponse message;
-  while (reader->Read(&message)) {
+  // On a busy machine a short deadline may pass before the server has seen the
+  // call; then a longer one is tried.
+  for (int ms = 50; ms <= 10'000 && Cancellations("deadline") < 1; ms *= 5) {
+    server_.gate().Limit(2);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::milliseconds(ms));
+    const Completion c =
+        Generate(server_.inference(), TextRequest("abc", 2000), &context);
+    EXPECT_EQ(c.status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+    EXPECT_TRUE(Eventually([&] {
+      server_.gate().Limit(1);
+      return AllSlotsFree() && server_.open_calls() == 0;
+    }));
   }
-  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_TRUE(Eventually([&] {
-    server_.gate().Limit(1);
-    return AllSlotsFree();
-  }));
   EXPECT_EQ(Cancellations("deadline"), 1);
 }
 
@@ -305,6 +307,35 @@ TEST_F(GenerateTest, CancelBeforeTheStartIsHarmless) {
   }
   EXPECT_TRUE(Eventually([&] { return AllSlotsFree(); }));
   EXPECT_TRUE(Run(TextRequest("abc", 5)).status.ok());
+}
+
+TEST_F(GenerateTest, ClientThatNeverClosesItsHalfIsServed) {
+  grpc::GenericStub stub(server_.channel());
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto wait = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  auto call =
+      stub.PrepareCall(&context, "/reprise.v1.Inference/Generate", &queue);
+  call->StartCall(nullptr);
+  ASSERT_TRUE(wait());
+  call->Write(ToByteBuffer(TextRequest("abc", 5).SerializeAsString()), nullptr);
+  ASSERT_TRUE(wait());
+  grpc::ByteBuffer message;
+  int messages = 0;
+  for (call->Read(&message, nullptr); wait(); call->Read(&message, nullptr)) {
+    ++messages;
+    message.Clear();
+  }
+  EXPECT_GE(messages, 3);  // Started, a Delta, Finished
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  wait();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  queue.Shutdown();
 }
 
 TEST_F(GenerateTest, SlowReaderGetsEverythingInTheEnd) {

@@ -67,7 +67,7 @@ TEST(MainTest, ServesACompletionAndMetrics) {
   EXPECT_NE(scrape.find("\nreprise_model_info{"), std::string::npos);
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 0) << server.Log();
-  EXPECT_THAT(server.Log(), AllOf(HasSubstr("ready"), HasSubstr("model loaded"),
+  EXPECT_THAT(server.Log(), AllOf(HasSubstr("ready"), HasSubstr("exact="),
                                   HasSubstr("cpu_isa="), HasSubstr("drained")));
   if (!HavePromtool()) GTEST_SKIP() << "promtool is not installed";
   ExpectPromtoolAccepts(scrape);
@@ -207,6 +207,13 @@ TEST(MainTest, FolderWithoutAModelIsNamed) {
   EXPECT_THAT(server.Log(),
               AllOf(HasSubstr("cannot start"), HasSubstr(dir.path()),
                     HasSubstr("config.json")));
+}
+
+TEST(MainTest, ModelThatIsNoFolderIsNamed) {
+  ServerProcess server({"--model=/no/such/folder", "--store=memory:"});
+  EXPECT_EQ(server.Wait(), 1);
+  EXPECT_THAT(server.Log(),
+              AllOf(HasSubstr("--model"), HasSubstr("/no/such/folder")));
 }
 
 TEST(MainTest, WrongFlagHasAnExitCodeOfItsOwn) {

@@ -51,10 +51,10 @@ class StepGate {
   int64_t left_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// Whether `condition` comes true before ten seconds are over.
+// Whether `condition` comes true before a minute is over.
 template <typename Condition>
 bool Eventually(const Condition& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::yield();

@@ -41,8 +41,13 @@ class TestServer {
     return options;
   }
 
-  explicit TestServer(const ServerOptions& options = SmallOptions())
-      : options_(options), metrics_("fake"), engine_(FakeEngine::Options{}) {
+  // `clock` must outlive the server.
+  explicit TestServer(const ServerOptions& options = SmallOptions(),
+                      const Clock& clock = Clock::Real())
+      : options_(options),
+        clock_(clock),
+        metrics_("fake"),
+        engine_(FakeEngine::Options{}) {
     engine_.before_step = [this](auto) { gate_.Pass(); };
     model_ = engine_.info();
     model_.eos_tokens = {FakeTokenizer::kEos};
@@ -68,6 +73,7 @@ class TestServer {
                                       .tokenizer = tokenizer_,
                                       .model = model_,
                                       .executor = *executor_,
+                                      .text = *text_,
                                       .delivery = *delivery_,
                                       .metrics = metrics_,
                                       .clock = clock_,
@@ -85,6 +91,7 @@ class TestServer {
     rpc_.reset();
     scheduler_->Stop();
     thread_.join();
+    text_.reset();
     executor_.reset();
     delivery_.reset();
     context_.reset();
@@ -111,7 +118,6 @@ class TestServer {
   SessionManager& manager() { return *sessions_; }
   RpcServer& rpc() { return *rpc_; }
   Metrics& metrics() { return metrics_; }
-  const ServerOptions& options() const { return options_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const ModelInfo& model() const { return model_; }
   Executor& executor() { return *executor_; }
@@ -119,15 +125,16 @@ class TestServer {
 
  private:
   ServerOptions options_;
+  const Clock& clock_;
   Metrics metrics_;
   FakeEngine engine_;
   FakeTokenizer tokenizer_;
   StepGate gate_;
-  const Clock& clock_ = Clock::Real();
   std::unique_ptr<SnapshotStore> store_ = NewMemoryStore();
   ModelInfo model_;
   std::unique_ptr<SessionManager> sessions_;
   std::unique_ptr<ThreadPool> executor_ = std::make_unique<ThreadPool>(2);
+  std::unique_ptr<ThreadPool> text_ = std::make_unique<ThreadPool>(1);
   std::unique_ptr<ThreadPool> delivery_ = std::make_unique<ThreadPool>(1);
   std::unique_ptr<Scheduler> scheduler_;
   std::thread thread_;
