@@ -243,6 +243,7 @@ ModelInfo MakeInfo(const std::string& dir, const ModelDescription& model,
   info.num_layers = std::ssize(model.layers);
   info.num_parameters = weights.num_parameters();
   info.weight_bytes = weights.weight_bytes();
+  info.step_weight_bytes = weights.step_weight_bytes();
   info.state_bytes = layout.payload_bytes();
   info.weight_type = weight_type;
   info.cpu_isa = CpuIsaName();

@@ -42,8 +42,9 @@ struct ModelInfo {
   int64_t d_model = 0;
   int64_t num_layers = 0;
   int64_t num_parameters = 0;
-  int64_t weight_bytes = 0;  // as packed
-  int64_t state_bytes = 0;   // of one session, without gaps
+  int64_t weight_bytes = 0;       // as packed
+  int64_t step_weight_bytes = 0;  // of those, what every step reads
+  int64_t state_bytes = 0;        // of one session, without gaps
   WeightType weight_type = WeightType::kF32;
   std::string cpu_isa;
   bool exact = false;  // results do not depend on batch mates, bit for bit

@@ -345,27 +345,6 @@ std::string BinaryPath() {
   return std::filesystem::read_symlink("/proc/self/exe", error).string();
 }
 
-// libgomp reads its variables when it is loaded, before main, and its default
-// is a busy wait that costs a whole slice of the scheduler at every barrier
-// once anything else runs (180 ms at the 99th percentile of a step). So set a
-// bounded spin and start again, once, unless the user has chosen already.
-void RestartWithBoundedSpin(char** argv) {
-  constexpr const char* kGuard = "REPRISE_RESTARTED";
-  if (std::getenv(kGuard) != nullptr) {
-    unsetenv(kGuard);
-    return;
-  }
-  if (std::getenv("GOMP_SPINCOUNT") != nullptr ||
-      std::getenv("OMP_WAIT_POLICY") != nullptr) {
-    return;
-  }
-  const std::string path = BinaryPath();
-  setenv("GOMP_SPINCOUNT", "2000", /*overwrite=*/1);
-  setenv(kGuard, "1", /*overwrite=*/1);
-  execv(path.c_str(), argv);
-  unsetenv(kGuard);  // no restart: slower, but right
-}
-
 int Main(int argc, char** argv) {
   const Environment environment = [](const std::string& name) {
     return std::getenv(name.c_str());

@@ -1,8 +1,12 @@
 #include "engine/base/parallel.h"
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
 
 #include "engine/base/log.h"
 
@@ -29,6 +33,27 @@ void ParallelFor(int64_t n, absl::FunctionRef<void(int64_t)> body) {
   }
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t i = 0; i < n; ++i) body(i);
+}
+
+void RestartWithBoundedSpin(char** argv) {
+  constexpr const char* kGuard = "REPRISE_RESTARTED";
+  if (std::getenv(kGuard) != nullptr) {
+    unsetenv(kGuard);
+    return;
+  }
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr ||
+      std::getenv("OMP_WAIT_POLICY") != nullptr) {
+    return;
+  }
+  // Not argv[0], which may be a name to be found in PATH, nor /proc/self/exe,
+  // which would be shown as the program's name.
+  std::error_code error;
+  const std::string path =
+      std::filesystem::read_symlink("/proc/self/exe", error).string();
+  setenv("GOMP_SPINCOUNT", "2000", /*overwrite=*/1);
+  setenv(kGuard, "1", /*overwrite=*/1);
+  execv(path.c_str(), argv);
+  unsetenv(kGuard);
 }
 
 }  // namespace reprise

@@ -147,7 +147,9 @@ absl::StatusOr<EmbeddingTable> Weights::Embedding(const TensorRef& ref,
     std::memcpy(table.halves_.data(), tensor->bytes.data(),
                 tensor->bytes.size());
   }
-  weight_bytes_ += static_cast<int64_t>(tensor->bytes.size());
+  const auto bytes = static_cast<int64_t>(tensor->bytes.size());
+  weight_bytes_ += bytes;
+  table_bytes_ += bytes;
   return table;
 }
 

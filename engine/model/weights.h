@@ -77,6 +77,8 @@ class Weights {
   int64_t num_parameters() const { return num_parameters_; }
   // Memory of everything handed out, as packed.
   int64_t weight_bytes() const { return weight_bytes_; }
+  // Of those, what every step reads: all but the embedding tables.
+  int64_t step_weight_bytes() const { return weight_bytes_ - table_bytes_; }
   // Whether every Linear is exact.
   bool exact() const { return exact_; }
   // Changes with `config_text`, with every bit, shape, type and name of the
@@ -106,6 +108,7 @@ class Weights {
   LinearScratch& scratch_;
   int64_t num_parameters_ = 0;
   int64_t weight_bytes_ = 0;
+  int64_t table_bytes_ = 0;
   bool exact_ = true;
   std::set<std::string, std::less<>> used_;
   Fingerprint fingerprint_;

@@ -72,9 +72,9 @@ class EngineBench {
   std::pair<double, std::string> StepLimit(int64_t rows,
                                            int64_t sessions) const {
     const ModelInfo& info = engine_.info();
-    const double bytes = static_cast<double>(info.weight_bytes) +
+    const double bytes = static_cast<double>(info.step_weight_bytes) +
                          2.0 * sessions * info.state_bytes;
-    const double weights = static_cast<double>(info.weight_bytes) /
+    const double weights = static_cast<double>(info.step_weight_bytes) /
                            (info.weight_type == WeightType::kBf16 ? 2 : 4);
     const double memory = bytes / limits_.model_read_bytes_per_s;
     const double matmul = 2 * weights * rows / limits_.matmul_flops_per_s;
@@ -208,7 +208,8 @@ absl::StatusOr<MachineLimits> MeasureLimits(const Engine& engine) {
   constexpr int64_t kMatmulRows = 512;
   MachineLimits limits;
   limits.read_bytes_per_s = MeasureReadSpeed(kBeyondCaches);
-  limits.model_read_bytes_per_s = MeasureReadSpeed(engine.info().weight_bytes);
+  limits.model_read_bytes_per_s =
+      MeasureReadSpeed(engine.info().step_weight_bytes);
   ASSIGN_OR_RETURN(limits.matmul_flops_per_s,
                    MeasureMatmulRate(engine.info().weight_type, kMatmulRows));
   return limits;

@@ -112,6 +112,7 @@ nlohmann::ordered_json ToJson(const ModelInfo& info,
           {"parameters", info.num_parameters},
           {"weight_type", std::string(WeightTypeName(info.weight_type))},
           {"weight_bytes", info.weight_bytes},
+          {"step_weight_bytes", info.step_weight_bytes},
           {"state_bytes", info.state_bytes},
           {"cpu_isa", info.cpu_isa},
           {"exact", info.exact},
@@ -200,4 +201,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace reprise::bench
 
-int main(int argc, char** argv) { return reprise::bench::Main(argc, argv); }
+int main(int argc, char** argv) {
+  reprise::RestartWithBoundedSpin(argv);
+  return reprise::bench::Main(argc, argv);
+}
