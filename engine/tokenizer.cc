@@ -100,6 +100,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
         model_dir, " has no tokenizer.json, and its vocabulary of ", vocab_size,
         " is too small for raw bytes (256)"));
   }
+  if (vocab_size > kMaxByteVocabulary) {
+    return absl::NotFoundError(absl::StrCat(
+        model_dir, " has no tokenizer.json, and its vocabulary of ", vocab_size,
+        " is too large for raw bytes (", kMaxByteVocabulary, ")"));
+  }
   return std::make_unique<ByteTokenizer>(vocab_size);
 }
 

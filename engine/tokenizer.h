@@ -1,7 +1,7 @@
 // Text to token ids and back.
 //
 // A tokenizer.json, where the model's folder has one, decides; a model without
-// one, with a vocabulary of at least 256, reads raw bytes (token id = byte).
+// one, with a vocabulary of 256 to 512, reads raw bytes (token id = byte).
 #ifndef ENGINE_TOKENIZER_H_
 #define ENGINE_TOKENIZER_H_
 
@@ -55,7 +55,12 @@ class Tokenizer {
   virtual std::string_view kind() const = 0;  // "bytes", "bpe"
 };
 
-// NotFound if the folder has no tokenizer and `vocab_size` is below 256;
+// Most ids of a model that reads raw bytes: room for special tokens and padding
+// behind the bytes. A larger vocabulary was made with a tokenizer.
+inline constexpr int64_t kMaxByteVocabulary = 512;
+
+// NotFound if the folder has no tokenizer and `vocab_size` is not in
+// 256..kMaxByteVocabulary;
 // InvalidArgument, naming the field, for one that is malformed, unsupported or
 // has ids past `vocab_size`; also for a folder with another tokenizer's files
 // and no tokenizer.json.

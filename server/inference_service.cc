@@ -25,6 +25,12 @@ absl::Status Tokenize(const v1::TokenizeRequest& request,
     return absl::InvalidArgumentError(
         absl::StrCat("text: ", ids.status().message()));
   }
+  const auto tokens = static_cast<int64_t>(ids->size());
+  if (tokens > context.options.max_prompt_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "text: ", tokens, " tokens are more than the server takes, ",
+        context.options.max_prompt_tokens));
+  }
   for (const int32_t id : *ids) {
     response.add_ids(id);
     response.add_pieces(std::string(context.tokenizer.TokenBytes(id)));

@@ -45,6 +45,9 @@ void SetLimits(grpc::ServerBuilder& builder, const ServerOptions& options) {
   // Otherwise a second server on the same port would start and take half of
   // the connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Connections that never speak HTTP/2 hold a descriptor for so long.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             10 * kSecondMs);
 }
 
 // gRPC's own lines, in our format.

@@ -1,7 +1,7 @@
 // reprise-server: puts the parts together, waits for a signal, drains, and
 // takes them apart in the opposite order.
 #include <signal.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -22,6 +22,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/engine.h"
 #include "engine/kernels/state_kernels.h"
@@ -345,6 +346,35 @@ std::string BinaryPath() {
   return std::filesystem::read_symlink("/proc/self/exe", error).string();
 }
 
+// Every connection holds a descriptor, and gRPC 1.51 stops to accept new ones
+// for ever once there was none left: so take as many as the system gives.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  constexpr rlim_t kFew = 4096;
+  if (limit.rlim_max < kFew) {
+    LogWarning(
+        "few file descriptors: the server stops to accept connections "
+        "when they run out",
+        {{"limit", limit.rlim_max}, {"advice", "raise ulimit -Hn"}});
+  }
+}
+
+absl::Status StartAndServe(ServerOptions& options, SignalWatcher& signals) {
+  try {
+    Server server(options);
+    RETURN_IF_ERROR(server.Start(signals));
+    signals.Wait();
+    server.Drain();
+    return absl::OkStatus();
+  } catch (const std::system_error& error) {  // of std::thread
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start a thread: ", error.what()));
+  }
+}
+
 int Main(int argc, char** argv) {
   const Environment environment = [](const std::string& name) {
     return std::getenv(name.c_str());
@@ -359,20 +389,14 @@ int Main(int argc, char** argv) {
   SetLogLevel(options.log_level);
   SetLogFormat(options.log_format);
   signal(SIGPIPE, SIG_IGN);  // a reader of our log may go away
+  RaiseDescriptorLimit();
   SignalWatcher signals;
 
   const std::filesystem::path binary(BinaryPath());
   absl::Status status =
       ResolveDefaults(binary.parent_path().string(), environment, options);
-  if (status.ok()) {
-    Server server(options);
-    status = server.Start(signals);
-    if (status.ok()) {
-      signals.Wait();
-      server.Drain();
-      return 0;
-    }
-  }
+  if (status.ok()) status = StartAndServe(options, signals);
+  if (status.ok()) return 0;
   LogError("cannot start", {{"reason", FromAbsl(status.message())}});
   return 1;
 }

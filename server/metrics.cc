@@ -322,10 +322,11 @@ Metrics::~Metrics() {
 }
 
 absl::Status Metrics::Listen(const std::string& address, int* bound_port) {
-  // Two threads: one connection that is kept open must not lock out another.
+  // Each connection holds a thread until its request is whole or times out:
+  // some that say nothing must not lock out a scrape.
   const std::vector<std::string> options = {"listening_ports",    address,
-                                            "num_threads",        "2",
-                                            "request_timeout_ms", "10000"};
+                                            "num_threads",        "8",
+                                            "request_timeout_ms", "1000"};
   try {
     auto exposer = std::make_unique<prometheus::Exposer>(options);
     exposer->RegisterCollectable(impl_->r.registry());

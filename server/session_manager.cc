@@ -290,6 +290,9 @@ void SessionManager::Impl::CountFailure(SnapshotOp op,
                                         const absl::Status& status) {
   if (absl::IsUnavailable(status) || absl::IsDataLoss(status) ||
       SnapshotFaultOf(status).has_value()) {
+    LogError(op == SnapshotOp::kRead ? "a snapshot could not be read"
+                                     : "a snapshot could not be written",
+             {{"reason", FromAbsl(status.message())}});
     metrics.CountSnapshotFailure(op, FailureOf(status));
   }
 }

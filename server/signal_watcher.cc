@@ -18,6 +18,7 @@ SignalWatcher::SignalWatcher() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);  // the terminal was closed
   CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
   signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC);
   stop_fd_ = eventfd(0, EFD_CLOEXEC);
@@ -54,7 +55,9 @@ void SignalWatcher::Watch() {
     if (fds[1].revents != 0) return;
     signalfd_siginfo info;
     if (read(signal_fd_, &info, sizeof(info)) != sizeof(info)) continue;
-    const char* name = info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT";
+    const char* name = info.ssi_signo == SIGTERM  ? "SIGTERM"
+                       : info.ssi_signo == SIGINT ? "SIGINT"
+                                                  : "SIGHUP";
     MutexLock lock(mu_);
     if (asked_) {
       LogWarning("second signal: ending at once", {{"signal", name}});

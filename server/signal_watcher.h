@@ -1,4 +1,4 @@
-// SIGTERM and SIGINT as events that a thread can wait for.
+// SIGTERM, SIGINT and SIGHUP as events that a thread can wait for.
 #ifndef SERVER_SIGNAL_WATCHER_H_
 #define SERVER_SIGNAL_WATCHER_H_
 

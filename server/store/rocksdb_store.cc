@@ -5,9 +5,12 @@
 // own way back, Resume, was tried: version 7.8 gives up on most errors, and
 // waits for ever on some. Opening the database again replays the log and always
 // leads to a known state, or fails and says why.
+#include <sys/stat.h>
+
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status_macros.h"
@@ -17,20 +20,40 @@
 namespace reprise {
 namespace {
 
+// Which folder a path leads to: another one after it was removed and made
+// again.
+struct FolderId {
+  dev_t device = 0;
+  ino_t inode = 0;
+
+  friend bool operator==(const FolderId&, const FolderId&) = default;
+};
+
+// All zeros if there is none.
+FolderId FolderAt(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {.device = status.st_dev, .inode = status.st_ino};
+}
+
 class RocksDbStore : public SnapshotStore {
  public:
   RocksDbStore(std::string path, std::unique_ptr<RocksDbSessions> sessions)
-      : path_(std::move(path)), sessions_(std::move(sessions)) {}
+      : path_(std::move(path)),
+        folder_(FolderAt(path_)),
+        sessions_(std::move(sessions)) {}
 
   absl::Status Put(const SessionKey& key,
                    std::optional<uint64_t> expected_revision,
                    const StoredSession& session,
                    std::string_view snapshot) override {
+    RETURN_IF_ERROR(CheckFolder());
     ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kWrite));
     return sessions->Put(key, expected_revision, session, snapshot);
   }
   absl::Status PutEntry(const SessionKey& key, uint64_t expected_revision,
                         const StoredSession& session) override {
+    RETURN_IF_ERROR(CheckFolder());
     ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kWrite));
     return sessions->PutEntry(key, expected_revision, session);
   }
@@ -85,6 +108,15 @@ class RocksDbStore : public SnapshotStore {
 
   enum class Access { kRead, kWrite };
 
+  // Files that were removed can still be written, and are gone with the
+  // process: nothing that lies in them may be acknowledged.
+  absl::Status CheckFolder() const {
+    if (FolderAt(path_) == folder_) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat(
+        "store: ", path_,
+        " was removed or replaced while the server ran; restart it"));
+  }
+
   // First opens the database anew if it is closed, or if it has failed and is
   // to be written; waits while another thread does. Unavailable if it cannot
   // be opened: the next caller tries again.
@@ -127,6 +159,7 @@ class RocksDbStore : public SnapshotStore {
   }
 
   const std::string path_;
+  const FolderId folder_;  // that path_ led to when it was opened
   Mutex mu_;
   CondVar changed_;  // users_ became 0, or reopening_ false
   // Null after it could not be opened again.

@@ -57,9 +57,11 @@ TEST_F(TokenizerTest, ReadsRawBytesWhereThereIsNoFile) {
   EXPECT_EQ(bytes.FindToken("ab"), std::nullopt);
 }
 
-TEST_F(TokenizerTest, RefusesRawBytesForAVocabularyBelow256) {
+TEST_F(TokenizerTest, RefusesRawBytesForAVocabularyThatIsNoBytes) {
   EXPECT_EQ(Load(255).status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(Load(256).ok());
+  EXPECT_TRUE(Load(512).ok());
+  EXPECT_EQ(Load(513).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(TokenizerTest, ReadsTokenizerJsonWhereThereIsOne) {

@@ -196,6 +196,20 @@ TEST(RocksDbStoreTest, IsOpenedOnceOnly) {
   EXPECT_NE(Open(dir.Path("db")), nullptr);
 }
 
+TEST(RocksDbStoreTest, AcknowledgesNothingInAFolderThatWasRemoved) {
+  const TempDir dir;
+  const std::string path = dir.Path("store");
+  auto store = Open(path);
+  const SessionKey key{"t", "s"};
+  ASSERT_TRUE(Put(*store, key, std::nullopt, 1, "one").ok());
+  std::filesystem::remove_all(path);
+  const absl::Status removed = Put(*store, key, 1, 2, "two");
+  EXPECT_EQ(removed.code(), kUnavailable);
+  EXPECT_THAT(std::string(removed.message()), HasSubstr("was removed"));
+  std::filesystem::create_directory(path);
+  EXPECT_EQ(Put(*store, key, 1, 2, "two").code(), kUnavailable);
+}
+
 TEST(RocksDbStoreTest, WhatWasAcknowledgedSurvivesAKill) {
   TempDir dir;
   for (const int puts : {1, 40, 333}) {
