@@ -1,5 +1,7 @@
 #include "server/inference_service_generate.h"
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 #include <variant>
@@ -8,6 +10,14 @@
 #include "server/inference_service_response.h"
 
 namespace reprise {
+namespace {
+
+// What a client gets to read the rest when the server is shutting down: enough
+// for one that reads, and no reason to wait for one that does not.
+constexpr int64_t kShutdownWriteMs = 1000;
+
+}  // namespace
+
 grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateCall::Start(
     ServiceContext& context, grpc::CallbackServerContext* rpc,
     const v1::GenerateRequest* request) {
@@ -46,14 +56,56 @@ void GenerateCall::Prepare() {
   if (!submitted.ok()) FinishOnce(submitted);
 }
 
-void GenerateCall::OnEvents() { Pump(); }
+void GenerateCall::OnEvents() {
+  Pump();
+  const std::shared_ptr<TokenStream> events = stream();
+  if (events->closed()) LimitLastWrites(*events);
+}
+
+void GenerateCall::LimitLastWrites(const TokenStream& events) {
+  {
+    MutexLock lock(mu_);
+    if (finished_ || limited_) return;
+    limited_ = true;
+  }
+  const std::optional<CancelCause> cause = events.cancelled();
+  if (cause == CancelCause::kSlowReader) return CutOff();
+  int64_t limit_ms = context_.options.slow_reader_timeout_ms;
+  if (cause == CancelCause::kShutdown) {
+    limit_ms = std::min(limit_ms, kShutdownWriteMs);
+  }
+  // Weak: the alarm is the call's, and goes off early when it is destroyed.
+  last_writes_.Set(
+      std::chrono::system_clock::now() + std::chrono::milliseconds(limit_ms),
+      [weak = weak_from_this()](bool time_is_up) {
+        if (!time_is_up) return;
+        if (const std::shared_ptr<TurnCall> call = weak.lock()) {
+          static_cast<GenerateCall&>(*call).CutOff();
+        }
+      });
+}
+
+void GenerateCall::CutOff() {
+  {
+    MutexLock lock(mu_);
+    if (finished_) return;
+    cutting_ = true;
+  }
+  // Outside the lock: gRPC may call OnWriteDone and OnCancel from inside.
+  rpc_->TryCancel();
+  {
+    MutexLock lock(mu_);
+    cutting_ = false;
+  }
+  Pump();
+}
 
 void GenerateCall::Pump() {
   const std::shared_ptr<TokenStream> events = stream();
   std::optional<absl::Status> status;
   {
     MutexLock lock(mu_);
-    if (writing_ || finished_) return;
+    if (writing_ || cutting_ || finished_) return;
     if (TakeEvents()) {
       writing_ = true;
       write_start_ns_ = context_.clock.MonotonicNs();

@@ -7,6 +7,7 @@
 #ifndef SERVER_INFERENCE_SERVICE_GENERATE_H_
 #define SERVER_INFERENCE_SERVICE_GENERATE_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
@@ -25,6 +26,11 @@ namespace reprise {
 // Lives until OnDone, or until the last task that holds it has run. One write
 // is in flight at a time, and one Finish is decided under `mu_`; after that the
 // gRPC objects are not touched.
+//
+// A write may never end: the client answers pings, but does not read. While the
+// turn runs, the scheduler's time-out looks after that. Once it has ended, the
+// call does: it cuts itself off at once if a slow reader was the reason, and
+// else if the rest was not read within slow_reader_timeout_ms.
 class GenerateCall final
     : public grpc::ServerWriteReactor<v1::GenerateResponse>,
       public TurnCall {
@@ -49,6 +55,11 @@ class GenerateCall final
   // Whether `response_` holds something to write now.
   bool TakeEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PutEvent(const StreamEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // On the delivery thread, when the stream is closed: sees to it that what
+  // is left to be written ends.
+  void LimitLastWrites(const TokenStream& events);
+  // Cancels the RPC, so that a write in flight fails and the call ends.
+  void CutOff();
   void FinishOnce(const absl::Status& status);
   double SecondsSinceArrival() const;
   void RecordAndFinish(const absl::Status& status);
@@ -61,6 +72,9 @@ class GenerateCall final
   std::shared_ptr<TurnCall> self_;  // shared: until OnDone; see above
   bool entered_ = false;            // counted among the open calls
 
+  // Set once, on the delivery thread.
+  grpc::Alarm last_writes_;
+
   Mutex mu_;
   v1::Started started_ ABSL_GUARDED_BY(mu_);
   // gRPC reads it while `writing_`.
@@ -68,8 +82,11 @@ class GenerateCall final
   std::optional<StreamEvent> next_ ABSL_GUARDED_BY(mu_);  // did not fit
   int64_t write_start_ns_ ABSL_GUARDED_BY(mu_) = 0;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool broken_ ABSL_GUARDED_BY(mu_) = false;    // a write failed: only drain
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;  // Finish was decided
+  bool broken_ ABSL_GUARDED_BY(mu_) = false;  // a write failed: only drain
+  // The RPC is being cancelled; Finish, after which it may be gone, waits.
+  bool cutting_ ABSL_GUARDED_BY(mu_) = false;
+  bool limited_ ABSL_GUARDED_BY(mu_) = false;       // LimitLastWrites was here
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;      // Finish was decided
   std::string finish_reason_ ABSL_GUARDED_BY(mu_);  // of the first completion
 };
 

@@ -68,6 +68,11 @@ std::optional<absl::Status> TokenStream::FinalStatus() const {
   return final_;
 }
 
+bool TokenStream::closed() const {
+  MutexLock lock(mu_);
+  return final_.has_value();
+}
+
 void TokenStream::Cancel(CancelCause cause) {
   std::function<void()> wakeup;
   {

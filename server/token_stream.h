@@ -98,6 +98,8 @@ class TokenStream {
   std::optional<StreamEvent> Pop();
   // The final status once it is there and every event was popped.
   std::optional<absl::Status> FinalStatus() const;
+  // Whether the end is there; events may still wait to be popped.
+  bool closed() const;
 
   // -- both --
   // Asks for the work to end; the first cause stays. The scheduler sees it

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -217,6 +218,78 @@ TEST(ServerTest, ShutdownLeavesNoCallBehind) {
   }
   EXPECT_FALSE(reader->Finish().ok());
   EXPECT_EQ(server.open_calls(), 0);
+}
+
+// ---- Clients that do not read -----------------------------------------------
+
+// A stub whose streams take 1 KiB that nobody reads, and no more.
+std::unique_ptr<v1::Inference::Stub> NarrowStub(TestServer& server) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // it widens the window
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 1024);
+  return v1::Inference::NewStub(grpc::CreateCustomChannel(
+      "127.0.0.1:" + std::to_string(server.rpc().port()),
+      grpc::InsecureChannelCredentials(), arguments));
+}
+
+// About 250 KiB.
+v1::GenerateRequest LongAnswer() {
+  v1::GenerateRequest request = TextRequest("abc", 1000);
+  request.mutable_output()->set_logprobs(20);
+  return request;
+}
+
+TEST(ServerTest, CallOfASlowReaderEndsWithItsTurn) {
+  ServerOptions options = TestServer::SmallOptions();
+  options.slow_reader_timeout_ms = 100;
+  TestServer server(options);
+  grpc::ClientContext context;
+  const auto stub = NarrowStub(server);
+  auto unread = stub->Generate(&context, LongAnswer());
+  const auto slow_readers = [&] {
+    return MetricValue(server.metrics().Scrape(),
+                       "reprise_cancellations_total{cause=\"slow_reader\"}");
+  };
+  EXPECT_TRUE(Eventually([&] { return slow_readers() == 1; }));
+  EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+  EXPECT_EQ(MetricValue(server.metrics().Scrape(),
+                        "reprise_requests_total{finish_reason=\"cancelled\","
+                        "grpc_code=\"ResourceExhausted\",method=\"Generate\"}"),
+            1);
+}
+
+TEST(ServerTest, CallWhoseFinishedAnswerIsNotReadEnds) {
+  ServerOptions options = TestServer::SmallOptions();
+  options.slow_reader_timeout_ms = 100;
+  options.stream_buffer = 4096;  // never full
+  TestServer server(options);
+  grpc::ClientContext context;
+  const auto stub = NarrowStub(server);
+  auto unread = stub->Generate(&context, LongAnswer());
+  const auto tokens = [&] {
+    return MetricValue(server.metrics().Scrape(),
+                       "reprise_generated_tokens_total{model=\"fake\"}");
+  };
+  EXPECT_TRUE(Eventually([&] { return tokens() == 1000; }));
+  EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+}
+
+TEST(ServerTest, ShutdownDoesNotWaitForAClientThatDoesNotRead) {
+  TestServer server;  // with a slow_reader_timeout_ms of a minute
+  grpc::ClientContext context;
+  const auto stub = NarrowStub(server);
+  auto unread = stub->Generate(&context, LongAnswer());
+  // Paused: the scheduler has nothing to do but to wait for the reader.
+  const auto tokens = [&] {
+    return MetricValue(server.metrics().Scrape(),
+                       "reprise_generated_tokens_total{model=\"fake\"}");
+  };
+  EXPECT_TRUE(Eventually([&] { return tokens() > 32; }));
+  const auto start = std::chrono::steady_clock::now();
+  server.rpc().CancelTurns();
+  EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
 TEST(ServerTest, EveryCallIsCounted) {

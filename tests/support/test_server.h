@@ -54,6 +54,9 @@ class TestServer {
     model_.fingerprints.tokenizer = tokenizer_.fingerprint();
     SessionManagerOptions manager;
     manager.num_slots = options_.slots;
+    manager.memory_tier_bytes = options_.memory_tier_bytes;
+    manager.idle_timeout_ms = options_.idle_timeout_ms;
+    manager.max_sessions = options_.max_sessions;
     auto sessions =
         SessionManager::Create(model_.fingerprints, engine_.layout(), 32,
                                *store_, metrics_, clock_, manager);
@@ -61,9 +64,11 @@ class TestServer {
     sessions_ = *std::move(sessions);
     SchedulerOptions scheduling;
     scheduling.max_running = options_.max_running;
+    scheduling.prefill_rows = options_.prefill_rows;
     scheduling.max_queued = options_.max_queued;
     scheduling.max_queued_tokens = options_.max_queued_tokens;
     scheduling.queue_timeout_ms = options_.queue_timeout_ms;
+    scheduling.slow_reader_timeout_ms = options_.slow_reader_timeout_ms;
     scheduler_ =
         std::make_unique<Scheduler>(engine_, tokenizer_, *sessions_, *executor_,
                                     metrics_, clock_, scheduling);
