@@ -7,7 +7,8 @@
 namespace reprise {
 namespace {
 
-constexpr std::array<MixerEntry, 3> kMixers = {{
+constexpr std::array<MixerEntry, 4> kMixers = {{
+    {DeltaNetDescription::kKind, &MakeDeltaNet},
     {GatedFfnDescription::kKind, &MakeGatedFfn},
     {LinearAttentionDescription::kKind, &MakeLinearAttention},
     {PlainFfnDescription::kKind, &MakePlainFfn},

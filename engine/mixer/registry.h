@@ -44,6 +44,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMixer(
     const MixerDescription& description, const MixerContext& context);
 
 // The factories, each in the .cc file of its mixer.
+absl::StatusOr<std::unique_ptr<Mixer>> MakeDeltaNet(
+    const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedFfn(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearAttention(

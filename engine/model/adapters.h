@@ -22,6 +22,10 @@ using Adapter = absl::StatusOr<ModelDescription> (*)(
     ConfigReader& config, const Checkpoint& checkpoint);
 
 // fla-org/flash-linear-attention.
+absl::StatusOr<ModelDescription> DescribeFlaDeltaNet(
+    ConfigReader& config, const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeFlaGatedDeltaNet(
+    ConfigReader& config, const Checkpoint& checkpoint);
 absl::StatusOr<ModelDescription> DescribeFlaLinearAttention(
     ConfigReader& config, const Checkpoint& checkpoint);
 

@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/model/delta_description.h"
 #include "engine/model/tensor_ref.h"
 
 namespace reprise {
@@ -89,8 +90,9 @@ struct PlainFfnDescription {
 };
 
 // One alternative for each row of the table in engine/mixer/registry.cc.
-using MixerDescription = std::variant<LinearAttentionDescription,
-                                      GatedFfnDescription, PlainFfnDescription>;
+using MixerDescription =
+    std::variant<DeltaNetDescription, GatedFfnDescription,
+                 LinearAttentionDescription, PlainFfnDescription>;
 
 // The kKind of the alternative it holds.
 std::string_view MixerKind(const MixerDescription& mixer);

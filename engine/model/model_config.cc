@@ -28,8 +28,10 @@ struct Family {
 };
 
 // Every model type this project loads.
-constexpr std::array<Family, 2> kFamilies = {{
+constexpr std::array<Family, 4> kFamilies = {{
+    {"delta_net", &DescribeFlaDeltaNet},
     {"fast_transformers", &DescribeFastTransformers},
+    {"gated_deltanet", &DescribeFlaGatedDeltaNet},
     {"linear_attn", &DescribeFlaLinearAttention},
 }};
 

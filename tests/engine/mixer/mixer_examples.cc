@@ -1,51 +1,12 @@
 #include "tests/engine/mixer/mixer_examples.h"
 
 #include <cmath>
-#include <random>
 #include <utility>
+
+#include "tests/engine/mixer/example_builder.h"
 
 namespace reprise {
 namespace {
-
-constexpr int64_t kModelWidth = 64;
-
-class Builder {
- public:
-  Builder(std::string name, uint32_t seed) : random_(seed) {
-    example_.name = std::move(name);
-    example_.d_model = kModelWidth;
-  }
-
-  // Outputs of about the size of the inputs.
-  LinearRef Linear(const std::string& name, int64_t out, int64_t in,
-                   bool bias) {
-    LinearRef ref;
-    ref.weight = Tensor(name + ".weight", {out, in}, /*mean=*/0,
-                        1 / std::sqrt(static_cast<float>(in)));
-    if (bias) ref.bias = Tensor(name + ".bias", {out}, 0, 0.3F);
-    return ref;
-  }
-  TensorRef Tensor(const std::string& name, std::vector<int64_t> shape,
-                   float mean, float deviation) {
-    int64_t elements = 1;
-    for (const int64_t dimension : shape) elements *= dimension;
-    std::normal_distribution<float> normal(mean, deviation);
-    ExampleTensor tensor{std::move(shape), {}};
-    for (int64_t i = 0; i < elements; ++i) {
-      tensor.values.push_back(normal(random_));
-    }
-    example_.tensors[name] = std::move(tensor);
-    return {name, "the example"};
-  }
-  MixerExample Finish(MixerDescription description) {
-    example_.description = std::move(description);
-    return std::move(example_);
-  }
-
- private:
-  std::mt19937 random_;
-  MixerExample example_;
-};
 
 struct AttentionShape {
   int64_t heads;
@@ -54,8 +15,9 @@ struct AttentionShape {
   int64_t value_dim;
 };
 
-LinearAttentionDescription Attention(Builder& builder, AttentionShape shape,
-                                     FeatureMap map, bool bias) {
+LinearAttentionDescription Attention(ExampleBuilder& builder,
+                                     AttentionShape shape, FeatureMap map,
+                                     bool bias) {
   LinearAttentionDescription d;
   d.heads = shape.heads;
   d.kv_heads = shape.kv_heads;
@@ -82,7 +44,7 @@ LinearAttentionDescription Attention(Builder& builder, AttentionShape shape,
   return d;
 }
 
-void AddOutputNorm(Builder& builder, LinearAttentionDescription& d) {
+void AddOutputNorm(ExampleBuilder& builder, LinearAttentionDescription& d) {
   d.output_norm =
       NormDescription{.kind = NormKind::kRms,
                       .eps = 1e-5F,
@@ -91,7 +53,7 @@ void AddOutputNorm(Builder& builder, LinearAttentionDescription& d) {
 }
 
 MixerExample GatedFfnExample() {
-  Builder builder("GatedFfn", 1);
+  ExampleBuilder builder("GatedFfn", 1);
   GatedFfnDescription d;
   d.width = 96;
   d.gate = builder.Linear("gate", d.width, kModelWidth, false);
@@ -101,7 +63,7 @@ MixerExample GatedFfnExample() {
 }
 
 MixerExample PlainFfnExample(std::string name, Activation activation) {
-  Builder builder(std::move(name), 2);
+  ExampleBuilder builder(std::move(name), 2);
   PlainFfnDescription d;
   d.width = 96;
   d.activation = activation;
@@ -113,7 +75,7 @@ MixerExample PlainFfnExample(std::string name, Activation activation) {
 // Maps whose features are positive, so that the quotient is well-conditioned.
 MixerExample Normalized(std::string name, FeatureMap map,
                         AttentionShape shape) {
-  Builder builder(std::move(name), 3);
+  ExampleBuilder builder(std::move(name), 3);
   LinearAttentionDescription d =
       Attention(builder, shape, map, /*bias=*/map == FeatureMap::kEluPlusOne);
   d.normalize = true;
@@ -122,7 +84,7 @@ MixerExample Normalized(std::string name, FeatureMap map,
 
 MixerExample WithOutputNorm(std::string name, FeatureMap map,
                             AttentionShape shape) {
-  Builder builder(std::move(name), 4);
+  ExampleBuilder builder(std::move(name), 4);
   LinearAttentionDescription d = Attention(builder, shape, map, /*bias=*/false);
   d.q_sum_to_one = d.k_sum_to_one = map == FeatureMap::kRelu;
   AddOutputNorm(builder, d);
@@ -152,6 +114,7 @@ std::vector<MixerExample> MixerExamples() {
       WithOutputNorm("LinearAttentionT2r", FeatureMap::kT2r, {4, 4, 16, 16}));
   examples.push_back(
       WithOutputNorm("LinearAttentionDpfp", FeatureMap::kDpfp, {2, 2, 8, 16}));
+  AddDeltaExamples(examples);
   return examples;
 }
 

@@ -1,0 +1,62 @@
+#include "tests/engine/mixer/reference_math.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace reprise {
+namespace {
+
+// Round to nearest, ties to even, of the upper 16 bits of a float.
+double ToBf16(double x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(x));
+  const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  return std::bit_cast<float>(rounded & 0xffff0000);
+}
+
+}  // namespace
+
+Doubles Apply(const LinearRef& ref, const Doubles& x,
+              const ReferenceTensors& tensors, ReferenceRounding rounding) {
+  const Doubles& w = tensors.at(ref.weight.name);
+  const size_t in = x.size();
+  const size_t out = w.size() / in;
+  Doubles y(out);
+  for (size_t o = 0; o < out; ++o) {
+    double sum = ref.bias ? tensors.at(ref.bias.name)[o] : 0;
+    for (size_t i = 0; i < in; ++i) {
+      const double a = w[o * in + i];
+      const double b = x[i];
+      sum +=
+          rounding == ReferenceRounding::kBf16 ? ToBf16(a) * ToBf16(b) : a * b;
+    }
+    y[o] = sum;
+  }
+  return y;
+}
+
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+Doubles Normalized(const NormDescription& norm, const Doubles& x,
+                   const ReferenceTensors& tensors) {
+  const double n = static_cast<double>(x.size());
+  double mean = 0;
+  if (norm.kind == NormKind::kLayer) {
+    for (const double v : x) mean += v / n;
+  }
+  double square = 0;
+  for (const double v : x) square += (v - mean) * (v - mean) / n;
+  Doubles y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    y[i] = (x[i] - mean) / std::sqrt(square + norm.eps);
+    if (norm.weight) y[i] *= tensors.at(norm.weight.name)[i];
+    if (norm.bias) y[i] += tensors.at(norm.bias.name)[i];
+  }
+  return y;
+}
+
+Doubles HeadOf(const Doubles& x, int64_t head, int64_t dim) {
+  return Doubles(x.begin() + head * dim, x.begin() + (head + 1) * dim);
+}
+
+}  // namespace reprise

@@ -1,0 +1,26 @@
+// What the references of several mixers have in common.
+#ifndef TESTS_ENGINE_MIXER_REFERENCE_MATH_H_
+#define TESTS_ENGINE_MIXER_REFERENCE_MATH_H_
+
+#include <cstdint>
+
+#include "engine/model/block_description.h"
+#include "tests/engine/mixer/reference.h"
+
+namespace reprise {
+
+// y = W x + b, W is [out, in].
+Doubles Apply(const LinearRef& ref, const Doubles& x,
+              const ReferenceTensors& tensors, ReferenceRounding rounding);
+
+double Sigmoid(double x);
+
+Doubles Normalized(const NormDescription& norm, const Doubles& x,
+                   const ReferenceTensors& tensors);
+
+// The numbers of one head.
+Doubles HeadOf(const Doubles& x, int64_t head, int64_t dim);
+
+}  // namespace reprise
+
+#endif  // TESTS_ENGINE_MIXER_REFERENCE_MATH_H_

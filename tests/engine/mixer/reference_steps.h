@@ -1,0 +1,16 @@
+// One step of each kind of mixer whose reference has a file of its own.
+#ifndef TESTS_ENGINE_MIXER_REFERENCE_STEPS_H_
+#define TESTS_ENGINE_MIXER_REFERENCE_STEPS_H_
+
+#include "engine/model/block_description.h"
+#include "tests/engine/mixer/reference.h"
+
+namespace reprise {
+
+// As ReferenceMixer::Step. In delta_reference.cc.
+Doubles StepOf(const DeltaNetDescription& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
+
+}  // namespace reprise
+
+#endif  // TESTS_ENGINE_MIXER_REFERENCE_STEPS_H_
