@@ -31,6 +31,7 @@ struct Sublayer {
 // What a model computes with.
 struct Parts {
   EmbeddingTable embedding;
+  std::optional<Norm> embedding_norm;
   std::vector<Sublayer> sublayers;  // of all layers, in order
   std::optional<Norm> final_norm;
   Linear head;
@@ -169,8 +170,24 @@ MatrixView<float> LoadedEngine::Logits() {
 
 MatrixView<float> LoadedEngine::Step(std::span<const StepSegment> segments) {
   const int64_t rows = TakeSegments(segments);
+  if (p_.embedding_norm) {
+    const MatrixView<float> x = Rows(x_, rows);
+    ForEach(rows, 2 * x.cols, [&](int64_t row) {
+      p_.embedding_norm->Apply(x.Row(row), x.Row(row));
+    });
+  }
   for (const Sublayer& sublayer : p_.sublayers) RunSublayer(sublayer, rows);
   return Logits();
+}
+
+absl::StatusOr<std::optional<Norm>> MakeOptionalNorm(
+    const std::optional<NormDescription>& description, int64_t size,
+    Weights& weights) {
+  std::optional<Norm> norm;
+  if (description) {
+    ASSIGN_OR_RETURN(norm, Norm::Create(*description, size, weights));
+  }
+  return norm;
 }
 
 absl::StatusOr<Parts> BuildParts(const ModelDescription& model,
@@ -179,6 +196,9 @@ absl::StatusOr<Parts> BuildParts(const ModelDescription& model,
   ASSIGN_OR_RETURN(
       EmbeddingTable embedding,
       weights.Embedding(model.embedding, model.vocab_size, model.d_model));
+  ASSIGN_OR_RETURN(
+      std::optional<Norm> embedding_norm,
+      MakeOptionalNorm(model.embedding_norm, model.d_model, weights));
   std::vector<Sublayer> sublayers;
   for (int64_t i = 0; i < std::ssize(model.layers); ++i) {
     for (const SublayerDescription& d : model.layers[static_cast<size_t>(i)]) {
@@ -194,15 +214,13 @@ absl::StatusOr<Parts> BuildParts(const ModelDescription& model,
           {d.norm_placement, std::move(norm), std::move(mixer)});
     }
   }
-  std::optional<Norm> final_norm;
-  if (model.final_norm) {
-    ASSIGN_OR_RETURN(final_norm,
-                     Norm::Create(*model.final_norm, model.d_model, weights));
-  }
+  ASSIGN_OR_RETURN(std::optional<Norm> final_norm,
+                   MakeOptionalNorm(model.final_norm, model.d_model, weights));
   const LinearPart parts[] = {{model.head, model.vocab_size}};
   ASSIGN_OR_RETURN(Linear head, weights.MakeLinear(parts, model.d_model));
-  return Parts{std::move(embedding), std::move(sublayers),
-               std::move(final_norm), std::move(head), std::move(layout)};
+  return Parts{std::move(embedding), std::move(embedding_norm),
+               std::move(sublayers), std::move(final_norm),
+               std::move(head),      std::move(layout)};
 }
 
 // "2 x (linear_attention + gated_ffn), width 64, vocabulary 256".

@@ -7,11 +7,13 @@
 namespace reprise {
 namespace {
 
-constexpr std::array<MixerEntry, 4> kMixers = {{
+constexpr std::array<MixerEntry, 6> kMixers = {{
     {DeltaNetDescription::kKind, &MakeDeltaNet},
     {GatedFfnDescription::kKind, &MakeGatedFfn},
     {LinearAttentionDescription::kKind, &MakeLinearAttention},
     {PlainFfnDescription::kKind, &MakePlainFfn},
+    {Rwkv7Description::kKind, &MakeRwkv7},
+    {Rwkv7FfnDescription::kKind, &MakeRwkv7Ffn},
 }};
 
 }  // namespace

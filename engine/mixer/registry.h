@@ -52,6 +52,10 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearAttention(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakePlainFfn(
     const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(
+    const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7Ffn(
+    const MixerDescription& description, const MixerContext& context);
 
 }  // namespace reprise
 

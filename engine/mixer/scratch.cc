@@ -15,6 +15,11 @@ void Scratch::Reserve(int64_t index, int64_t cols) {
   width = std::max(width, cols);
 }
 
+void Scratch::ReserveKept(int64_t cols) {
+  CHECK(cols >= 1);
+  kept_width_ = std::max(kept_width_, cols);
+}
+
 void Scratch::Allocate(int64_t max_rows) {
   CHECK(max_rows >= 1);
   buffers_.resize(widths_.size());
@@ -22,6 +27,12 @@ void Scratch::Allocate(int64_t max_rows) {
     buffers_[i].assign(static_cast<size_t>(PaddedRows(max_rows) * widths_[i]),
                        0.0F);
   }
+  kept_.assign(static_cast<size_t>(max_rows * kept_width_), 0.0F);
+}
+
+MatrixView<float> Scratch::Kept(int64_t rows, int64_t cols) {
+  CHECK(rows * cols <= std::ssize(kept_));
+  return {kept_.data(), rows, cols};
 }
 
 MatrixView<float> Scratch::Matrix(int64_t index, int64_t rows, int64_t cols) {

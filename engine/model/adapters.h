@@ -34,6 +34,10 @@ absl::StatusOr<ModelDescription> DescribeFlaLinearAttention(
 absl::StatusOr<ModelDescription> DescribeFastTransformers(
     ConfigReader& config, const Checkpoint& checkpoint);
 
+// RWKV-7, in fla's layout or that of BlinkDL/RWKV-LM.
+absl::StatusOr<ModelDescription> DescribeRwkv7(ConfigReader& config,
+                                               const Checkpoint& checkpoint);
+
 // Far above any published model; keep products of two far from overflow.
 inline constexpr int64_t kMaxVocab = int64_t{1} << 24;
 inline constexpr int64_t kMaxWidth = int64_t{1} << 20;

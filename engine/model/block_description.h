@@ -1,7 +1,7 @@
 // What a model is made of, in one form for all families: adapters fill it from
 // a config.json, mixers and the engine build from it. Plain data.
 //
-//   x = embedding[token]
+//   x = embedding[token], normed if there is an embedding_norm
 //   for every layer, for every sublayer:
 //     before:  x = x + mixer(norm(x))     after:  x = norm(x + mixer(x))
 //   logits = head(final_norm(x))
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/model/delta_description.h"
+#include "engine/model/rwkv7_description.h"
 #include "engine/model/tensor_ref.h"
 
 namespace reprise {
@@ -92,7 +93,8 @@ struct PlainFfnDescription {
 // One alternative for each row of the table in engine/mixer/registry.cc.
 using MixerDescription =
     std::variant<DeltaNetDescription, GatedFfnDescription,
-                 LinearAttentionDescription, PlainFfnDescription>;
+                 LinearAttentionDescription, PlainFfnDescription,
+                 Rwkv7Description, Rwkv7FfnDescription>;
 
 // The kKind of the alternative it holds.
 std::string_view MixerKind(const MixerDescription& mixer);
@@ -110,7 +112,8 @@ struct ModelDescription {
   int64_t vocab_size = 0;
   int64_t d_model = 0;
   TensorRef embedding;  // [vocab_size, d_model]
-  LinearRef head;       // the weight is the embedding's where they are tied
+  std::optional<NormDescription> embedding_norm;
+  LinearRef head;  // the weight is the embedding's where they are tied
   std::optional<NormDescription> final_norm;
   std::vector<std::vector<SublayerDescription>> layers;
   std::vector<int32_t> eos_tokens;

@@ -68,8 +68,8 @@ FlaConfig ReadFlaConfig(ConfigReader& config, const FlaDefaults& defaults) {
 }
 
 int64_t ReadFlaHeadDim(ConfigReader& config, const char* field,
-                       int64_t hidden_size, int64_t heads) {
-  const double expand = config.Number(field, 1e-3, 64, /*fallback=*/1.0);
+                       int64_t hidden_size, int64_t heads, double expand) {
+  expand = config.Number(field, 1e-3, 64, /*fallback=*/expand);
   const auto width =
       static_cast<int64_t>(static_cast<double>(hidden_size) * expand);
   if (width < 1 || width % heads != 0) {

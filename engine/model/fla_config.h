@@ -30,10 +30,10 @@ struct FlaDefaults {
 // Errors stay in `config`.
 FlaConfig ReadFlaConfig(ConfigReader& config, const FlaDefaults& defaults = {});
 
-// hidden_size times the number in `field` (1 if absent), divided among `heads`
-// heads.
+// hidden_size times the number in `field` (`expand` if absent), divided among
+// `heads` heads.
 int64_t ReadFlaHeadDim(ConfigReader& config, const char* field,
-                       int64_t hidden_size, int64_t heads);
+                       int64_t hidden_size, int64_t heads, double expand = 1);
 
 NormDescription FlaRmsNorm(std::string name, std::string fields, float eps);
 LinearRef FlaLinear(std::string name, std::string fields);  // without a bias

@@ -28,11 +28,12 @@ struct Family {
 };
 
 // Every model type this project loads.
-constexpr std::array<Family, 4> kFamilies = {{
+constexpr std::array<Family, 5> kFamilies = {{
     {"delta_net", &DescribeFlaDeltaNet},
     {"fast_transformers", &DescribeFastTransformers},
     {"gated_deltanet", &DescribeFlaGatedDeltaNet},
     {"linear_attn", &DescribeFlaLinearAttention},
+    {"rwkv7", &DescribeRwkv7},
 }};
 
 absl::StatusOr<Family> FindFamily(ConfigReader& config) {

@@ -206,6 +206,13 @@ const TensorInfo* Checkpoint::Find(std::string_view name) const {
 absl::Status Checkpoint::ReadF32(std::string_view name,
                                  std::span<float> out) const {
   const TensorInfo* tensor = Find(name);
+  CHECK(tensor == nullptr || std::ssize(out) == tensor->elements);
+  return ReadF32Range(name, /*first=*/0, out);
+}
+
+absl::Status Checkpoint::ReadF32Range(std::string_view name, int64_t first,
+                                      std::span<float> out) const {
+  const TensorInfo* tensor = Find(name);
   if (tensor == nullptr) {
     return absl::NotFoundError(
         absl::StrCat("tensor ", Quoted(name), " is missing"));
@@ -216,16 +223,17 @@ absl::Status Checkpoint::ReadF32(std::string_view name,
         "tensor ", Quoted(name), " has dtype ", ToAbsl(DTypeName(dtype)),
         "; weights are read from F32, F16 and BF16"));
   }
-  CHECK(static_cast<int64_t>(out.size()) == tensor->elements);
-  const int64_t pieces =
-      (tensor->elements + kPieceElements - 1) / kPieceElements;
+  const int64_t elements = std::ssize(out);
+  CHECK(first >= 0 && elements <= tensor->elements - first);
+  const char* start = tensor->bytes.data() + first * DTypeBytes(dtype);
+  const int64_t pieces = (elements + kPieceElements - 1) / kPieceElements;
   std::atomic<bool> finite = true;
   ParallelFor(pieces, [&](int64_t piece) {
-    const int64_t first = piece * kPieceElements;
-    const int64_t count = std::min(kPieceElements, tensor->elements - first);
-    const char* from = tensor->bytes.data() + first * DTypeBytes(dtype);
-    ConvertPiece(dtype, from, count, &out[static_cast<size_t>(first)]);
-    if (!AllFinite(&out[static_cast<size_t>(first)], count)) finite = false;
+    const int64_t done = piece * kPieceElements;
+    const int64_t count = std::min(kPieceElements, elements - done);
+    float* to = &out[static_cast<size_t>(done)];
+    ConvertPiece(dtype, start + done * DTypeBytes(dtype), count, to);
+    if (!AllFinite(to, count)) finite = false;
   });
   if (!finite) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -50,6 +50,10 @@ class Checkpoint {
   // tensor; InvalidArgument if it has another dtype or a number in it is NaN or
   // infinite. Uses the calling thread's team.
   absl::Status ReadF32(std::string_view name, std::span<float> out) const;
+  // The same for the elements from `first` on, as many as `out` has; the caller
+  // knows that the tensor has them.
+  absl::Status ReadF32Range(std::string_view name, int64_t first,
+                            std::span<float> out) const;
   // The numbers of a tensor of I32 or I64. InvalidArgument as above, or if a
   // number does not fit 32 bits.
   absl::StatusOr<std::vector<int32_t>> ReadI32(std::string_view name) const;

@@ -3,7 +3,9 @@
 #ifndef ENGINE_MODEL_TENSOR_REF_H_
 #define ENGINE_MODEL_TENSOR_REF_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace reprise {
 
@@ -16,10 +18,23 @@ struct TensorRef {
   explicit operator bool() const { return !name.empty(); }
 };
 
-// y = x W^T + b; W is stored as [out, in].
+// Rows [first, first + count) of a matrix.
+struct RowRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// y = x W^T + b; W is [out, in], and the tensor is W unless it is told
+// otherwise.
 struct LinearRef {
   TensorRef weight;
   TensorRef bias;
+  bool transposed = false;               // the tensor is W^T, [in, out]
+  std::vector<int64_t> bias_shape = {};  // of that tensor, if not [out]
+  // If W is a part of the tensor: the tensor's shape, whose last dimension is
+  // `in`, and which of its rows are those of W, in order.
+  std::vector<int64_t> stored_shape = {};
+  std::vector<RowRange> rows = {};
 };
 
 enum class NormKind { kRms, kLayer };

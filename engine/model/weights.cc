@@ -11,6 +11,16 @@
 #include "engine/model/json_text.h"
 
 namespace reprise {
+namespace {
+
+// What the tensor that holds W, or W among others, must look like.
+std::vector<int64_t> StoredShape(const LinearPart& part, int64_t in) {
+  if (part.ref.transposed) return {in, part.out};
+  if (!part.ref.rows.empty()) return part.ref.stored_shape;
+  return {part.out, in};
+}
+
+}  // namespace
 
 void EmbeddingTable::Read(int64_t row, float* out) const {
   const int64_t first = row * cols_;
@@ -68,13 +78,41 @@ absl::Status Weights::ReadTo(const TensorRef& ref,
   return checkpoint_.ReadF32(ref.name, out);
 }
 
+// W of `part`, [out, in], to `out`.
+absl::Status Weights::ReadMatrix(const LinearPart& part, int64_t in,
+                                 std::span<float> out) {
+  const LinearRef& ref = part.ref;
+  if (ref.transposed) {
+    std::vector<float> stored(out.size());
+    RETURN_IF_ERROR(ReadTo(ref.weight, StoredShape(part, in), stored));
+    for (int64_t i = 0; i < in; ++i) {
+      for (int64_t o = 0; o < part.out; ++o) {
+        out[static_cast<size_t>(o * in + i)] =
+            stored[static_cast<size_t>(i * part.out + o)];
+      }
+    }
+    return absl::OkStatus();
+  }
+  if (ref.rows.empty()) {
+    return ReadTo(ref.weight, StoredShape(part, in), out);
+  }
+  for (const RowRange& range : ref.rows) {
+    const auto elements = static_cast<size_t>(range.count * in);
+    RETURN_IF_ERROR(checkpoint_.ReadF32Range(ref.weight.name, range.first * in,
+                                             out.first(elements)));
+    out = out.subspan(elements);
+  }
+  CHECK(out.empty());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Linear> Weights::Pack(std::span<const LinearPart> parts,
                                      int64_t in, PackAs as) {
   int64_t out = 0;
   bool biased = false;
   for (const LinearPart& part : parts) {
     // Before any memory: a config can claim any size, a file has its own.
-    RETURN_IF_ERROR(Use(part.ref.weight, {part.out, in}).status());
+    RETURN_IF_ERROR(Use(part.ref.weight, StoredShape(part, in)).status());
     out += part.out;
     biased |= static_cast<bool>(part.ref.bias);
   }
@@ -84,12 +122,14 @@ absl::StatusOr<Linear> Weights::Pack(std::span<const LinearPart> parts,
   std::span<float> bias_rest(bias);
   for (const LinearPart& part : parts) {
     const auto elements = static_cast<size_t>(part.out * in);
-    RETURN_IF_ERROR(
-        ReadTo(part.ref.weight, {part.out, in}, weight_rest.first(elements)));
+    RETURN_IF_ERROR(ReadMatrix(part, in, weight_rest.first(elements)));
     weight_rest = weight_rest.subspan(elements);
     const size_t rows = biased ? static_cast<size_t>(part.out) : 0;
     if (part.ref.bias) {
-      RETURN_IF_ERROR(ReadTo(part.ref.bias, {part.out}, bias_rest.first(rows)));
+      const std::vector<int64_t>& shape = part.ref.bias_shape;
+      RETURN_IF_ERROR(ReadTo(part.ref.bias,
+                             shape.empty() ? std::vector{part.out} : shape,
+                             bias_rest.first(rows)));
     }
     bias_rest = bias_rest.subspan(rows);
   }

@@ -99,6 +99,8 @@ class Weights {
   // Reads a tensor of the given shape to `out`.
   absl::Status ReadTo(const TensorRef& ref, const std::vector<int64_t>& shape,
                       std::span<float> out);
+  absl::Status ReadMatrix(const LinearPart& part, int64_t in,
+                          std::span<float> out);
   absl::StatusOr<Linear> Pack(std::span<const LinearPart> parts, int64_t in,
                               PackAs as);
 

@@ -85,6 +85,8 @@ class GoldenRun {
   absl::Status CompareState(std::string_view prefix, int64_t row,
                             const StateSlot& slot);
   absl::Status Continue(int64_t row, int64_t position, StateSlot& slot);
+  // Compares the logits after a prompt with those that others published.
+  absl::Status RunPrompt(StateSlot& slot);
 
   Engine& engine_;
   const Checkpoint& golden_;
@@ -213,6 +215,24 @@ absl::Status GoldenRun::RunSession(int64_t row, StateSlot& slot) {
   return absl::OkStatus();
 }
 
+absl::Status GoldenRun::RunPrompt(StateSlot& slot) {
+  const int64_t vocab = engine_.info().vocab_size;
+  ASSIGN_OR_RETURN(const Ids ids, ReadIds(golden_, "prompt_ids", vocab));
+  if (ids.length > engine_.max_rows()) {
+    return Malformed("prompt_ids", "is longer than a step");
+  }
+  const StepSegment segment{.tokens = ids.Row(0), .slot = slot.data()};
+  const std::span<const float> logits = engine_.Step({&segment, 1}).RowSpan(0);
+  for (const char* name : {"prompt_logits", "rwkvcpp_expected_logits"}) {
+    ASSIGN_OR_RETURN(const std::vector<float> expected,
+                     ReadFloats(golden_, name, {vocab}));
+    result_.logits_error =
+        std::max(result_.logits_error, LargestDifference(logits, expected));
+    result_.numbers += vocab;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GoldenRun::Run() {
   ASSIGN_OR_RETURN(const Ids ids,
                    ReadIds(golden_, "input_ids", engine_.info().vocab_size));
@@ -223,7 +243,9 @@ absl::Status GoldenRun::Run() {
     ASSIGN_OR_RETURN(StateSlot slot, pool->Acquire());
     RETURN_IF_ERROR(RunSession(row, slot));
   }
-  return absl::OkStatus();
+  if (golden_.Find("prompt_ids") == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(StateSlot slot, pool->Acquire());
+  return RunPrompt(slot);
 }
 
 absl::Status RunCase(const std::string& dir, WeightType weights,

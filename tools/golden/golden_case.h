@@ -4,9 +4,11 @@
 //   input_ids [B, T]      logits [B, T, V]      state.L.NAME [B, ...]
 //   input_ids_2 [B, T2]   logits_2 [B, T2, V]   state_2.L.NAME [B, ...]
 //   greedy_ids [B, N]     continues the first segment
+//   prompt_ids [1, N]     prompt_logits [V], rwkvcpp_expected_logits [V]
 //
 // The second segment and the greedy tokens continue from the state after the
-// first. Whatever but the first two is missing is not compared.
+// first; the prompt is a session of its own, its logits come from two sources.
+// Whatever but the first two is missing is not compared.
 #ifndef TOOLS_GOLDEN_GOLDEN_CASE_H_
 #define TOOLS_GOLDEN_GOLDEN_CASE_H_
 

@@ -56,6 +56,7 @@ class ExampleBuilder {
 
 // The examples of each family that has a file of its own.
 void AddDeltaExamples(std::vector<MixerExample>& examples);
+void AddRwkv7Examples(std::vector<MixerExample>& examples);
 
 }  // namespace reprise
 

@@ -115,6 +115,7 @@ std::vector<MixerExample> MixerExamples() {
   examples.push_back(
       WithOutputNorm("LinearAttentionDpfp", FeatureMap::kDpfp, {2, 2, 8, 16}));
   AddDeltaExamples(examples);
+  AddRwkv7Examples(examples);
   return examples;
 }
 

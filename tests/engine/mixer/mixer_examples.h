@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,12 @@ struct MixerExample {
   std::string name;  // letters and digits
   int64_t d_model = 0;
   MixerDescription description;
+  // Of the layer before, which leaves what this one needs: it runs first, on
+  // the same rows, and its output is dropped.
+  std::optional<MixerDescription> before;
+  // What the matmuls before the state read is computed, not given: in bf16 the
+  // state then carries its rounding.
+  bool state_behind_rounding = false;
   std::map<std::string, ExampleTensor> tensors;
 };
 

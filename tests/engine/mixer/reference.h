@@ -28,6 +28,8 @@ struct ReferenceMixer {
   const ReferenceTensors& tensors;
   int64_t d_model = 0;
   ReferenceRounding rounding = ReferenceRounding::kNone;
+  // What one layer leaves for the later ones of the same row, if any do.
+  Doubles* kept = nullptr;
 
   // The output for one row, [d_model]; advances the state.
   Doubles Step(const Doubles& x, ReferenceState& state) const;

@@ -10,6 +10,11 @@ namespace reprise {
 // As ReferenceMixer::Step. In delta_reference.cc.
 Doubles StepOf(const DeltaNetDescription& d, const ReferenceMixer& m,
                const Doubles& x, ReferenceState& state);
+// In rwkv7_reference.cc.
+Doubles StepOf(const Rwkv7Description& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
+Doubles StepOf(const Rwkv7FfnDescription& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
 
 }  // namespace reprise
 

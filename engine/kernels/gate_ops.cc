@@ -1,0 +1,155 @@
+#include "engine/kernels/gate_ops.h"
+
+#include <cstddef>
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/kernels/gate_ops.cc"
+#include "hwy/foreach_target.h"  // must come first
+// clang-format on
+#include "engine/kernels/tile_ops.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+// Compiled once per target.
+HWY_BEFORE_NAMESPACE();
+namespace reprise {
+namespace HWY_NAMESPACE {
+
+// x[i] = op(d, x[i]).
+template <class Op>
+HWY_INLINE void Map(float* x, int64_t n, Op op) {
+  ForColumns<1>(static_cast<size_t>(n), [&](auto d, auto, size_t i) HWY_ATTR {
+    hn::StoreU(op(d, hn::LoadU(d, x + i)), d, x + i);
+  });
+}
+
+// Highway's Exp is meant for x up to 104, and maps NaN to 0.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpOf(D d, V x) {
+  const V limited = hn::Min(x, hn::Set(d, 100.0f));
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, limited));
+}
+
+// log(1 + exp(x)), with the exponential of a negative number only.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V SoftplusOf(D d, V x) {
+  const V e = ExpOf(d, hn::Neg(hn::Abs(x)));
+  const V above = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+  return hn::Add(above, hn::Log1p(d, e));
+}
+
+void Sigmoid(float* x, int64_t n) {
+  Map(x, n, [](auto d, auto v) HWY_ATTR {
+    const auto one = hn::Set(d, 1.0f);
+    const auto e = ExpOf(d, hn::Neg(hn::Abs(v)));
+    const auto above = hn::IfThenElse(hn::Lt(v, hn::Zero(d)), e, one);
+    return hn::Div(above, hn::Add(one, e));
+  });
+}
+
+void Softplus(float* x, int64_t n) {
+  Map(x, n, [](auto d, auto v) HWY_ATTR { return SoftplusOf(d, v); });
+}
+
+void Tanh(float* x, int64_t n) {
+  Map(x, n, [](auto d, auto v) HWY_ATTR {
+    return hn::IfThenElse(hn::IsNaN(v), v, hn::Tanh(d, v));
+  });
+}
+
+void SquaredRelu(float* x, int64_t n) {
+  Map(x, n, [](auto d, auto v) HWY_ATTR {
+    const auto r = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
+    return hn::Mul(r, r);
+  });
+}
+
+void ExpMinusExp(float* x, int64_t n) {
+  Map(x, n,
+      [](auto d, auto v) HWY_ATTR { return ExpOf(d, hn::Neg(ExpOf(d, v))); });
+}
+
+void PowerOfSigmoid(const SigmoidPower& power, int64_t n, float* x) {
+  Map(x, n, [&](auto d, auto v) HWY_ATTR {
+    const auto log =
+        hn::Mul(hn::Set(d, -power.factor), SoftplusOf(d, hn::Neg(v)));
+    const auto least = hn::Set(d, power.min_log);
+    return ExpOf(d, hn::IfThenElse(hn::Lt(log, least), least, log));
+  });
+}
+
+void ExpOfProduct(const float* a, const float* b, int64_t n, float* out) {
+  ForColumns<1>(static_cast<size_t>(n), [&](auto d, auto, size_t i) HWY_ATTR {
+    const auto product = hn::Mul(hn::LoadU(d, a + i), hn::LoadU(d, b + i));
+    hn::StoreU(ExpOf(d, product), d, out + i);
+  });
+}
+
+void Interpolate(const float* a, const float* b, const float* t, int64_t n,
+                 float* out) {
+  ForColumns<1>(static_cast<size_t>(n), [&](auto d, auto, size_t i) HWY_ATTR {
+    const auto from = hn::LoadU(d, a + i);
+    const auto way = hn::Sub(hn::LoadU(d, b + i), from);
+    hn::StoreU(hn::MulAdd(way, hn::LoadU(d, t + i), from), d, out + i);
+  });
+}
+
+void MultiplyAdd(const float* a, const float* x, int64_t n, float* y) {
+  ForColumns<1>(static_cast<size_t>(n), [&](auto d, auto, size_t i) HWY_ATTR {
+    const auto sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, x + i),
+                                hn::LoadU(d, y + i));
+    hn::StoreU(sum, d, y + i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace reprise
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace reprise {
+
+HWY_EXPORT(Sigmoid);
+HWY_EXPORT(Softplus);
+HWY_EXPORT(Tanh);
+HWY_EXPORT(SquaredRelu);
+HWY_EXPORT(ExpMinusExp);
+HWY_EXPORT(PowerOfSigmoid);
+HWY_EXPORT(ExpOfProduct);
+HWY_EXPORT(Interpolate);
+HWY_EXPORT(MultiplyAdd);
+
+void Sigmoid(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Sigmoid)(x, n); }
+
+void Softplus(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Softplus)(x, n); }
+
+void Tanh(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Tanh)(x, n); }
+
+void SquaredRelu(float* x, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(SquaredRelu)(x, n);
+}
+
+void ExpMinusExp(float* x, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(ExpMinusExp)(x, n);
+}
+
+void PowerOfSigmoid(const SigmoidPower& power, int64_t n, float* x) {
+  HWY_DYNAMIC_DISPATCH(PowerOfSigmoid)(power, n, x);
+}
+
+void ExpOfProduct(const float* a, const float* b, int64_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(ExpOfProduct)(a, b, n, out);
+}
+
+void Interpolate(const float* a, const float* b, const float* t, int64_t n,
+                 float* out) {
+  HWY_DYNAMIC_DISPATCH(Interpolate)(a, b, t, n, out);
+}
+
+void MultiplyAdd(const float* a, const float* x, int64_t n, float* y) {
+  HWY_DYNAMIC_DISPATCH(MultiplyAdd)(a, x, n, y);
+}
+
+}  // namespace reprise
+#endif  // HWY_ONCE

@@ -1,0 +1,38 @@
+// The functions that turn projections into gates and decays, element by
+// element, in Highway SIMD. NaN stays NaN. Free functions as in simd_ops.h.
+#ifndef ENGINE_KERNELS_GATE_OPS_H_
+#define ENGINE_KERNELS_GATE_OPS_H_
+
+#include <cstdint>
+
+namespace reprise {
+
+// In place: 1 / (1 + exp(-x)); log(1 + exp(x)); tanh(x); max(x, 0)^2;
+// exp(-exp(x)).
+void Sigmoid(float* x, int64_t n);
+void Softplus(float* x, int64_t n);
+void Tanh(float* x, int64_t n);
+void SquaredRelu(float* x, int64_t n);
+void ExpMinusExp(float* x, int64_t n);
+
+// exp(max(factor log(sigmoid(x)), min_log)), in place.
+struct SigmoidPower {
+  float factor = 1;
+  float min_log = 0;
+};
+void PowerOfSigmoid(const SigmoidPower& power, int64_t n, float* x);
+
+// out[i] = exp(a[i] b[i]).
+void ExpOfProduct(const float* a, const float* b, int64_t n, float* out);
+
+// out[i] = a[i] + (b[i] - a[i]) t[i], between a (t = 0) and b (t = 1). out may
+// be a, b or t.
+void Interpolate(const float* a, const float* b, const float* t, int64_t n,
+                 float* out);
+
+// y[i] += a[i] x[i].
+void MultiplyAdd(const float* a, const float* x, int64_t n, float* y);
+
+}  // namespace reprise
+
+#endif  // ENGINE_KERNELS_GATE_OPS_H_

@@ -1,0 +1,394 @@
+// RWKV-7's time mix and channel mix (Peng et al. 2025).
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/log.h"
+#include "engine/base/status_macros.h"
+#include "engine/kernels/gate_ops.h"
+#include "engine/kernels/simd_ops.h"
+#include "engine/mixer/delta_heads.h"
+#include "engine/mixer/registry.h"
+#include "engine/mixer/row_ops.h"
+#include "engine/mixer/token_shift.h"
+
+namespace reprise {
+namespace {
+
+// Buffers of the scratch, [rows, d_model] each but kHidden.
+enum Buffer : int64_t {
+  kDifference,  // to the predecessor
+  kMixed,       // what a projection reads
+  kHidden,      // [rows, a rank or the channel mix's width]
+  kR,
+  kK,
+  kV,
+  kW,  // the decay
+  kA,  // a, then -a kk
+  kKk,
+  kG,
+  kFirst,  // how much of the first layer's value
+  kOutput,
+  kBuffers
+};
+
+// The strongest decay is exp(-e^-0.5) = 0.545 a token.
+constexpr float kDecayRate = -0.60653066F;
+
+enum Mix : size_t { kMixR, kMixW, kMixK, kMixV, kMixA, kMixG };
+
+using Floats = std::vector<float>;
+
+// x + difference * mix for every row.
+void MixRows(MatrixView<const float> x, MatrixView<const float> difference,
+             const Floats& mix, MatrixView<float> out) {
+  ForEach(x.rows, 3 * x.cols, [&](int64_t row) {
+    std::copy_n(x.Row(row), x.cols, out.Row(row));
+    MultiplyAdd(mix.data(), difference.Row(row), x.cols, out.Row(row));
+  });
+}
+
+using Elementwise = void (*)(float* x, int64_t n);
+
+void ForRows(MatrixView<float> x, Elementwise op) {
+  ForEach(x.rows, x.cols, [&](int64_t row) { op(x.Row(row), x.cols); });
+}
+
+// Two small matmuls with a function between them. In f32 whatever the model's
+// type: a few per cent of the weights, and what they compute are decays.
+class Lora {
+ public:
+  static absl::StatusOr<Lora> Create(const LoraDescription& d,
+                                     Elementwise within,
+                                     const MixerContext& context) {
+    const LinearPart down[] = {{d.down, d.rank}};
+    const LinearPart up[] = {{d.up, context.d_model}};
+    ASSIGN_OR_RETURN(Linear first,
+                     context.weights.MakeHeadLinear(down, context.d_model,
+                                                    /*rows_per_row=*/1));
+    ASSIGN_OR_RETURN(Linear second,
+                     context.weights.MakeHeadLinear(up, d.rank,
+                                                    /*rows_per_row=*/1));
+    context.scratch.Reserve(kHidden, d.rank);
+    return Lora(std::move(first), within, std::move(second));
+  }
+
+  void Apply(MatrixView<const float> x, Scratch& scratch,
+             MatrixView<float> y) const {
+    const MatrixView<float> hidden =
+        scratch.Matrix(kHidden, x.rows, down_.out());
+    down_.Apply(x, hidden, scratch.linear());
+    if (within_ != nullptr) ForRows(hidden, within_);
+    up_.Apply(hidden, y, scratch.linear());
+  }
+
+ private:
+  Lora(Linear down, Elementwise within, Linear up)
+      : down_(std::move(down)), within_(within), up_(std::move(up)) {}
+
+  Linear down_;
+  Elementwise within_;  // or null
+  Linear up_;
+};
+
+// What the time mix is made of.
+struct Parts {
+  Rwkv7Description description;
+  TokenShift shift;
+  std::array<Floats, kRwkv7Mixes> mixes;  // [d_model] each
+  Linear r;
+  Linear k;
+  Linear v;
+  Linear o;
+  Lora w;
+  Lora a;
+  Lora g;
+  std::optional<Lora> first_value;
+  Floats decay_rate;  // [d_model], as are the others: kDecayRate
+  Floats k_k;
+  Floats k_a;
+  Floats r_k;
+  Floats output_weight;
+  Floats output_bias;
+  int64_t s_offset = 0;  // bytes, in the slot
+};
+
+class Rwkv7 : public Mixer {
+ public:
+  explicit Rwkv7(Parts parts) : p_(std::move(parts)), d_(p_.description) {}
+
+  void Forward(MatrixView<const float> x, std::span<const Segment> segments,
+               Scratch& scratch, MatrixView<float> y) const override;
+
+ private:
+  void Project(MatrixView<const float> x, std::span<const Segment> segments,
+               Scratch& scratch) const;
+  void MixFirstValue(Scratch& scratch, MatrixView<const float> mixed) const;
+  void PrepareRow(Scratch& scratch, int64_t rows, int64_t row) const;
+  DeltaArgs StepArgs(Scratch& scratch, int64_t rows) const;
+  void Finish(Scratch& scratch, int64_t rows, const HeadTile& tile) const;
+
+  int64_t width() const { return d_.heads * d_.head_dim; }
+  MatrixView<float> Rows(Scratch& scratch, Buffer buffer, int64_t rows) const {
+    return scratch.Matrix(buffer, rows, width());
+  }
+
+  const Parts p_;
+  const Rwkv7Description& d_;
+};
+
+void Rwkv7::Project(MatrixView<const float> x,
+                    std::span<const Segment> segments, Scratch& scratch) const {
+  const auto rows = [&](Buffer buffer) {
+    return Rows(scratch, buffer, x.rows);
+  };
+  const MatrixView<float> difference = rows(kDifference);
+  const MatrixView<float> mixed = rows(kMixed);
+  p_.shift.Apply(x, segments, difference);
+  const auto mix = [&](Mix which) -> MatrixView<const float> {
+    MixRows(x, difference, p_.mixes[which], mixed);
+    return mixed;
+  };
+  p_.r.Apply(mix(kMixR), rows(kR), scratch.linear());
+  p_.w.Apply(mix(kMixW), scratch, rows(kW));
+  p_.k.Apply(mix(kMixK), rows(kK), scratch.linear());
+  p_.v.Apply(mix(kMixV), rows(kV), scratch.linear());
+  MixFirstValue(scratch, mixed);
+  p_.a.Apply(mix(kMixA), scratch, rows(kA));
+  p_.g.Apply(mix(kMixG), scratch, rows(kG));
+}
+
+// The first layer keeps its values; the others move theirs towards those.
+void Rwkv7::MixFirstValue(Scratch& scratch,
+                          MatrixView<const float> mixed) const {
+  const MatrixView<float> v = Rows(scratch, kV, mixed.rows);
+  const MatrixView<float> first = scratch.Kept(mixed.rows, width());
+  if (!p_.first_value) {
+    ForEach(v.rows, 2 * v.cols, [&](int64_t row) {
+      std::copy_n(v.Row(row), v.cols, first.Row(row));
+    });
+    return;
+  }
+  const MatrixView<float> share = Rows(scratch, kFirst, mixed.rows);
+  p_.first_value->Apply(mixed, scratch, share);
+  ForEach(v.rows, 4 * v.cols, [&](int64_t row) {
+    Sigmoid(share.Row(row), v.cols);
+    Interpolate(v.Row(row), first.Row(row), share.Row(row), v.cols, v.Row(row));
+  });
+}
+
+// From projections to what the kernel takes.
+void Rwkv7::PrepareRow(Scratch& scratch, int64_t rows, int64_t row) const {
+  const auto at = [&](Buffer buffer) {
+    return Rows(scratch, buffer, rows).Row(row);
+  };
+  float* w = at(kW);
+  Sigmoid(w, width());
+  ExpOfProduct(w, p_.decay_rate.data(), width(), w);
+  float* a = at(kA);
+  Sigmoid(a, width());
+  float* k = at(kK);
+  float* kk = at(kKk);
+  Multiply(k, p_.k_k.data(), width(), kk);
+  for (int64_t head = 0; head < d_.heads; ++head) {
+    const auto dim = static_cast<float>(d_.head_dim);
+    float* key = kk + head * d_.head_dim;
+    // x / sqrt(mean + eps / n) is sqrt(n) times what is wanted.
+    RmsNorm(key, /*weight=*/nullptr, d_.head_dim, d_.key_epsilon / dim, key);
+    Scale(1 / std::sqrt(dim), d_.head_dim, key);
+  }
+  for (int64_t i = 0; i < width(); ++i) {
+    k[i] *= 1 + (a[i] - 1) * p_.k_a[static_cast<size_t>(i)];
+    a[i] *= -kk[i];
+  }
+}
+
+DeltaArgs Rwkv7::StepArgs(Scratch& scratch, int64_t rows) const {
+  const auto from = [&](Buffer buffer) {
+    const MatrixView<float> matrix = Rows(scratch, buffer, rows);
+    return HeadRows{matrix.data, matrix.stride};
+  };
+  DeltaArgs args;
+  args.q = from(kR);
+  args.k = from(kK);
+  args.v = from(kV);
+  args.decay = from(kW);
+  args.a = from(kKk);
+  args.b = from(kA);
+  const MatrixView<float> o = Rows(scratch, kOutput, rows);
+  args.o = o.data;
+  args.o_stride = o.stride;
+  args.key_dim = d_.head_dim;
+  args.value_dim = d_.head_dim;
+  return args;
+}
+
+// (norm(o) + (sum of r k r_k) v) g.
+void Rwkv7::Finish(Scratch& scratch, int64_t rows, const HeadTile& tile) const {
+  const int64_t dim = d_.head_dim;
+  for (int64_t r = tile.first_row; r < tile.first_row + tile.num_rows; ++r) {
+    for (int64_t head = tile.first_head; head < tile.last_head; ++head) {
+      const int64_t first = head * dim;
+      const auto at = [&](Buffer buffer) {
+        return Rows(scratch, buffer, rows).Row(r) + first;
+      };
+      float* o = at(kOutput);
+      LayerNorm(o, p_.output_weight.data() + first,
+                p_.output_bias.data() + first, dim, d_.output_epsilon, o);
+      // The projected k and its rate are no longer needed: the buffers serve.
+      float* product = at(kKk);
+      Multiply(at(kR), at(kK), dim, product);
+      Multiply(product, p_.r_k.data() + first, dim, product);
+      const float bonus = Sum(product, dim);
+      const float* v = at(kV);
+      const float* g = at(kG);
+      for (int64_t i = 0; i < dim; ++i) o[i] = (o[i] + bonus * v[i]) * g[i];
+    }
+  }
+}
+
+void Rwkv7::Forward(MatrixView<const float> x,
+                    std::span<const Segment> segments, Scratch& scratch,
+                    MatrixView<float> y) const {
+  Project(x, segments, scratch);
+  ForEach(x.rows, 8 * x.cols,
+          [&](int64_t row) { PrepareRow(scratch, x.rows, row); });
+  AdvanceDelta(StepArgs(scratch, x.rows), segments, d_.heads, p_.s_offset,
+               [&](const HeadTile& tile) { Finish(scratch, x.rows, tile); });
+  p_.o.Apply(Rows(scratch, kOutput, x.rows), y, scratch.linear());
+}
+
+// value(relu(key(mixed))^2).
+class Rwkv7Ffn : public Mixer {
+ public:
+  Rwkv7Ffn(TokenShift shift, Floats mix, Linear key, Linear value)
+      : shift_(shift),
+        mix_(std::move(mix)),
+        key_(std::move(key)),
+        value_(std::move(value)) {}
+
+  void Forward(MatrixView<const float> x, std::span<const Segment> segments,
+               Scratch& scratch, MatrixView<float> y) const override {
+    const MatrixView<float> difference =
+        scratch.Matrix(kDifference, x.rows, x.cols);
+    const MatrixView<float> mixed = scratch.Matrix(kMixed, x.rows, x.cols);
+    const MatrixView<float> hidden =
+        scratch.Matrix(kHidden, x.rows, key_.out());
+    shift_.Apply(x, segments, difference);
+    MixRows(x, difference, mix_, mixed);
+    key_.Apply(mixed, hidden, scratch.linear());
+    ForRows(hidden, &SquaredRelu);
+    value_.Apply(hidden, y, scratch.linear());
+  }
+
+ private:
+  const TokenShift shift_;
+  const Floats mix_;  // [d_model]
+  const Linear key_;
+  const Linear value_;
+};
+
+// d_model numbers of whatever shape.
+absl::StatusOr<Floats> Numbers(const ShapedRef& ref,
+                               const MixerContext& context) {
+  return context.weights.Tensor(ref.tensor, ref.shape);
+}
+
+absl::StatusOr<std::array<Floats, kRwkv7Mixes>> ReadMixes(
+    const Rwkv7Description& d, const MixerContext& context) {
+  Floats all;
+  for (const ShapedRef& ref : d.mixes) {
+    ASSIGN_OR_RETURN(const Floats some, Numbers(ref, context));
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  CHECK(std::ssize(all) == kRwkv7Mixes * context.d_model);
+  std::array<Floats, kRwkv7Mixes> mixes;
+  auto from = all.begin();
+  for (Floats& mix : mixes) {
+    mix.assign(from, from + context.d_model);
+    from += context.d_model;
+  }
+  return mixes;
+}
+
+absl::StatusOr<Linear> Square(const LinearRef& ref,
+                              const MixerContext& context) {
+  const LinearPart parts[] = {{ref, context.d_model}};
+  return context.weights.MakeLinear(parts, context.d_model);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(
+    const MixerDescription& description, const MixerContext& context) {
+  const auto& d = std::get<Rwkv7Description>(description);
+  Weights& weights = context.weights;
+  CHECK(d.heads * d.head_dim == context.d_model);
+  ASSIGN_OR_RETURN(auto mixes, ReadMixes(d, context));
+  ASSIGN_OR_RETURN(Linear r, Square(d.r, context));
+  ASSIGN_OR_RETURN(Linear k, Square(d.k, context));
+  ASSIGN_OR_RETURN(Linear v, Square(d.v, context));
+  ASSIGN_OR_RETURN(Linear o, Square(d.o, context));
+  ASSIGN_OR_RETURN(Lora w, Lora::Create(d.w, &Tanh, context));
+  ASSIGN_OR_RETURN(Lora a, Lora::Create(d.a, nullptr, context));
+  ASSIGN_OR_RETURN(Lora g, Lora::Create(d.g, &Sigmoid, context));
+  std::optional<Lora> first_value;
+  if (d.first_value) {
+    ASSIGN_OR_RETURN(first_value,
+                     Lora::Create(*d.first_value, nullptr, context));
+  }
+  ASSIGN_OR_RETURN(Floats k_k, Numbers(d.k_k, context));
+  ASSIGN_OR_RETURN(Floats k_a, Numbers(d.k_a, context));
+  ASSIGN_OR_RETURN(Floats r_k, Numbers(d.r_k, context));
+  ASSIGN_OR_RETURN(Floats output_weight,
+                   weights.Vector(d.output_weight, context.d_model));
+  ASSIGN_OR_RETURN(Floats output_bias,
+                   weights.Vector(d.output_bias, context.d_model));
+  for (int64_t i = 0; i < kBuffers; ++i) {
+    if (i != kHidden) context.scratch.Reserve(i, context.d_model);
+  }
+  context.scratch.ReserveKept(context.d_model);
+  Parts parts{
+      .description = d,
+      .shift = TokenShift("shift_att", context),
+      .mixes = std::move(mixes),
+      .r = std::move(r),
+      .k = std::move(k),
+      .v = std::move(v),
+      .o = std::move(o),
+      .w = std::move(w),
+      .a = std::move(a),
+      .g = std::move(g),
+      .first_value = std::move(first_value),
+      .decay_rate = Floats(static_cast<size_t>(context.d_model), kDecayRate),
+      .k_k = std::move(k_k),
+      .k_a = std::move(k_a),
+      .r_k = std::move(r_k),
+      .output_weight = std::move(output_weight),
+      .output_bias = std::move(output_bias)};
+  parts.s_offset = context.layout.Add(absl::StrCat(context.layer, ".recurrent"),
+                                      {d.heads, d.head_dim, d.head_dim});
+  return std::make_unique<Rwkv7>(std::move(parts));
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7Ffn(
+    const MixerDescription& description, const MixerContext& context) {
+  const auto& d = std::get<Rwkv7FfnDescription>(description);
+  ASSIGN_OR_RETURN(Floats mix, Numbers(d.mix, context));
+  const LinearPart in[] = {{d.key, d.width}};
+  const LinearPart out[] = {{d.value, context.d_model}};
+  ASSIGN_OR_RETURN(Linear key, context.weights.MakeLinear(in, context.d_model));
+  ASSIGN_OR_RETURN(Linear value, context.weights.MakeLinear(out, d.width));
+  context.scratch.Reserve(kDifference, context.d_model);
+  context.scratch.Reserve(kMixed, context.d_model);
+  context.scratch.Reserve(kHidden, d.width);
+  return std::make_unique<Rwkv7Ffn>(TokenShift("shift_ffn", context),
+                                    std::move(mix), std::move(key),
+                                    std::move(value));
+}
+
+}  // namespace reprise

@@ -1,0 +1,40 @@
+// Golden cases that are too large for the repository, or whose weights are
+// other people's: read in place, from $REPRISE_GOLDEN or the folder beside the
+// repository.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "tools/golden/golden_case.h"
+
+namespace reprise {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path GoldenRoot() {
+  if (const char* golden = std::getenv("REPRISE_GOLDEN")) return golden;
+  return fs::path(REPRISE_SOURCE_DIR) / ".." / "shared" / "golden";
+}
+
+class GoldenInPlaceTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenInPlaceTest, LogitsStatesAndGreedyTokensAgree) {
+  const fs::path dir = GoldenRoot() / GetParam();
+  if (!fs::exists(dir)) GTEST_SKIP() << dir << " is absent";
+  const GoldenResult result = RunGoldenCase(dir, WeightType::kF32);
+  EXPECT_TRUE(result.ok()) << result.failure << "; logits differ by "
+                           << result.logits_error << ", states by "
+                           << result.state_error;
+  EXPECT_GE(result.greedy_total, 32);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenInPlaceTest,
+                         testing::Values("rwkv7_tiny_real_blinkdl",
+                                         "rwkv7_tiny_real_fla"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace reprise
