@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
-#include "engine/kernels/state_kernels.h"
+#include "engine/kernels/decay_kernels.h"
 #include "engine/mixer/feature_maps.h"
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
@@ -49,20 +49,20 @@ class LinearAttention : public Mixer {
 
  private:
   // Everything of the step but the session and the heads.
-  LinearAttentionArgs StepArgs(MatrixView<float> q, MatrixView<float> k,
+  DecayArgs StepArgs(MatrixView<float> q, MatrixView<float> k,
                                MatrixView<float> v, MatrixView<float> o) const;
-  void Advance(const Segment& segment, LinearAttentionArgs args) const;
-  void NormalizeOutput(const LinearAttentionArgs& tile) const;
+  void Advance(const Segment& segment, DecayArgs args) const;
+  void NormalizeOutput(const DecayArgs& tile) const;
 
   const Parts p_;
   const LinearAttentionDescription& d_;
 };
 
-LinearAttentionArgs LinearAttention::StepArgs(MatrixView<float> q,
+DecayArgs LinearAttention::StepArgs(MatrixView<float> q,
                                               MatrixView<float> k,
                                               MatrixView<float> v,
                                               MatrixView<float> o) const {
-  LinearAttentionArgs args;
+  DecayArgs args;
   args.q = q.data;
   args.k = k.data;
   args.v = v.data;
@@ -71,7 +71,7 @@ LinearAttentionArgs LinearAttention::StepArgs(MatrixView<float> q,
   args.k_stride = k.stride;
   args.v_stride = v.stride;
   args.o_stride = o.stride;
-  args.heads_per_kv = d_.heads / d_.kv_heads;
+  args.heads_per_k = args.heads_per_v = d_.heads / d_.kv_heads;
   args.key_dim = p_.map_q.feature_dim();
   args.value_dim = d_.value_dim;
   args.scale = d_.scale;
@@ -105,12 +105,12 @@ void LinearAttention::Forward(MatrixView<const float> x,
   // spreads over all threads. A head's result does not depend on its group.
   const int64_t sessions = std::ssize(segments);
   const int64_t groups = std::min<int64_t>(d_.heads, NumThreads());
-  const LinearAttentionArgs step = StepArgs(q, k, v, o);
+  const DecayArgs step = StepArgs(q, k, v, o);
   const int64_t state_floats = x.rows * d_.heads * step.key_dim * d_.value_dim;
   ForEach(groups * sessions, state_floats / (groups * sessions),
           [&](int64_t i) {
             const int64_t group = i / sessions;
-            LinearAttentionArgs args = step;
+            DecayArgs args = step;
             args.first_head = group * d_.heads / groups;
             args.last_head = (group + 1) * d_.heads / groups;
             Advance(segments[static_cast<size_t>(i % sessions)], args);
@@ -120,7 +120,7 @@ void LinearAttention::Forward(MatrixView<const float> x,
 
 // Some heads of one session, tile by tile from the segment's first row.
 void LinearAttention::Advance(const Segment& segment,
-                              LinearAttentionArgs args) const {
+                              DecayArgs args) const {
   args.s = reinterpret_cast<float*>(segment.slot + p_.s_offset);
   if (d_.normalize) {
     args.z = reinterpret_cast<float*>(segment.slot + p_.z_offset);
@@ -132,9 +132,9 @@ void LinearAttention::Advance(const Segment& segment,
   for (int64_t row = 0; row < segment.num_rows; row += kTileRows) {
     args.rows = std::min(kTileRows, segment.num_rows - row);
     if (args.rows == 1) {
-      LinearAttentionRecurrent(args);
+      DecayRecurrent(args);
     } else {
-      LinearAttentionChunk(args);
+      DecayChunk(args);
     }
     if (p_.output_norm) NormalizeOutput(args);
     args.q += kTileRows * args.q_stride;
@@ -145,7 +145,7 @@ void LinearAttention::Advance(const Segment& segment,
 }
 
 // While the tile's output is in the cache.
-void LinearAttention::NormalizeOutput(const LinearAttentionArgs& tile) const {
+void LinearAttention::NormalizeOutput(const DecayArgs& tile) const {
   for (int64_t row = 0; row < tile.rows; ++row) {
     for (int64_t head = tile.first_head; head < tile.last_head; ++head) {
       float* o = tile.o + row * tile.o_stride + head * tile.value_dim;

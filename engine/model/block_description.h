@@ -45,7 +45,7 @@ struct FeatureLayers {
 };
 
 // Causal linear attention: S += k v^T, o = scale q S (see
-// engine/kernels/state_kernels.h), then an output projection.
+// engine/kernels/decay_kernels.h), then an output projection.
 struct LinearAttentionDescription {
   static constexpr std::string_view kKind = "linear_attention";
 

@@ -12,7 +12,7 @@
 #include "engine/base/parallel.h"
 #include "engine/kernels/linear.h"
 #include "engine/kernels/simd_ops.h"
-#include "engine/kernels/state_kernels.h"
+#include "engine/kernels/decay_kernels.h"
 #include "hwy/aligned_allocator.h"
 
 namespace reprise {
@@ -108,7 +108,7 @@ BENCHMARK(BM_SiluMultiply)->ArgName("n")->Arg(2048)->Arg(8192);
 
 // One tile or row of a layer's heads.
 void RunState(benchmark::State& state, int64_t rows, bool normalize,
-              void (*kernel)(const LinearAttentionArgs&)) {
+              void (*kernel)(const DecayArgs&)) {
   const int64_t heads = 16;
   const int64_t dim = state.range(0);
   const int64_t width = heads * dim;
@@ -121,7 +121,7 @@ void RunState(benchmark::State& state, int64_t rows, bool normalize,
   const auto s = hwy::AllocateAligned<float>(width * dim);
   std::fill_n(s.get(), width * dim, 0.5f);
   auto z = RandomFloats(width);
-  const LinearAttentionArgs args = {.q = q.data(),
+  const DecayArgs args = {.q = q.data(),
                                     .k = k.data(),
                                     .v = v.data(),
                                     .o = o.data(),
@@ -149,22 +149,22 @@ void RunState(benchmark::State& state, int64_t rows, bool normalize,
 }
 
 void BM_Recurrent(benchmark::State& state) {
-  RunState(state, /*rows=*/1, /*normalize=*/false, LinearAttentionRecurrent);
+  RunState(state, /*rows=*/1, /*normalize=*/false, DecayRecurrent);
 }
 BENCHMARK(BM_Recurrent)->ArgName("dim")->Arg(32)->Arg(64)->Arg(128);
 
 void BM_RecurrentNormalised(benchmark::State& state) {
-  RunState(state, /*rows=*/1, /*normalize=*/true, LinearAttentionRecurrent);
+  RunState(state, /*rows=*/1, /*normalize=*/true, DecayRecurrent);
 }
 BENCHMARK(BM_RecurrentNormalised)->ArgName("dim")->Arg(64);
 
 void BM_Chunk(benchmark::State& state) {
-  RunState(state, kTileRows, /*normalize=*/false, LinearAttentionChunk);
+  RunState(state, kTileRows, /*normalize=*/false, DecayChunk);
 }
 BENCHMARK(BM_Chunk)->ArgName("dim")->Arg(32)->Arg(64)->Arg(128);
 
 void BM_ChunkNormalised(benchmark::State& state) {
-  RunState(state, kTileRows, /*normalize=*/true, LinearAttentionChunk);
+  RunState(state, kTileRows, /*normalize=*/true, DecayChunk);
 }
 BENCHMARK(BM_ChunkNormalised)->ArgName("dim")->Arg(64);
 
