@@ -41,21 +41,22 @@ class GatedFfn : public Mixer {
 class PlainFfn : public Mixer {
  public:
   PlainFfn(Activation activation, Linear up, Linear down)
-      : activation_(activation), up_(std::move(up)), down_(std::move(down)) {}
+      : activate_(FunctionOf(activation)),
+        up_(std::move(up)),
+        down_(std::move(down)) {}
 
   void Forward(MatrixView<const float> x, std::span<const Segment>,
                Scratch& scratch, MatrixView<float> y) const override {
     const int64_t width = down_.in();
     const MatrixView<float> hidden = scratch.Matrix(kUp, x.rows, width);
     up_.Apply(x, hidden, scratch.linear());
-    const auto activate = activation_ == Activation::kRelu ? &Relu : &GeluExact;
     ForEach(x.rows, width,
-            [&](int64_t row) { activate(hidden.Row(row), width); });
+            [&](int64_t row) { activate_(hidden.Row(row), width); });
     down_.Apply(hidden, y, scratch.linear());
   }
 
  private:
-  const Activation activation_;
+  const ActivationFunction activate_;
   const Linear up_;
   const Linear down_;
 };

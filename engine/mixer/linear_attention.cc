@@ -1,15 +1,14 @@
 // Causal linear attention (Katharopoulos et al. 2020): one matmul for queries,
 // keys and values of all rows, a feature map, the state per session and head, a
 // norm per head, one matmul back.
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/decay_kernels.h"
+#include "engine/mixer/decay_state.h"
 #include "engine/mixer/feature_maps.h"
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
@@ -50,27 +49,17 @@ class LinearAttention : public Mixer {
  private:
   // Everything of the step but the session and the heads.
   DecayArgs StepArgs(MatrixView<float> q, MatrixView<float> k,
-                               MatrixView<float> v, MatrixView<float> o) const;
-  void Advance(const Segment& segment, DecayArgs args) const;
+                     MatrixView<float> v, MatrixView<float> o) const;
   void NormalizeOutput(const DecayArgs& tile) const;
 
   const Parts p_;
   const LinearAttentionDescription& d_;
 };
 
-DecayArgs LinearAttention::StepArgs(MatrixView<float> q,
-                                              MatrixView<float> k,
-                                              MatrixView<float> v,
-                                              MatrixView<float> o) const {
-  DecayArgs args;
-  args.q = q.data;
-  args.k = k.data;
-  args.v = v.data;
-  args.o = o.data;
-  args.q_stride = q.stride;
-  args.k_stride = k.stride;
-  args.v_stride = v.stride;
-  args.o_stride = o.stride;
+DecayArgs LinearAttention::StepArgs(MatrixView<float> q, MatrixView<float> k,
+                                    MatrixView<float> v,
+                                    MatrixView<float> o) const {
+  DecayArgs args = DecayRows(q, k, v, o);
   args.heads_per_k = args.heads_per_v = d_.heads / d_.kv_heads;
   args.key_dim = p_.map_q.feature_dim();
   args.value_dim = d_.value_dim;
@@ -100,48 +89,15 @@ void LinearAttention::Forward(MatrixView<const float> x,
   const MatrixView<float> o =
       scratch.Matrix(kOutput, x.rows, d_.heads * d_.value_dim);
 
-  // Sessions x groups of heads, groups outermost: each thread gets the same
-  // heads of every session, so that a long prompt among decoding sessions
-  // spreads over all threads. A head's result does not depend on its group.
-  const int64_t sessions = std::ssize(segments);
-  const int64_t groups = std::min<int64_t>(d_.heads, NumThreads());
-  const DecayArgs step = StepArgs(q, k, v, o);
-  const int64_t state_floats = x.rows * d_.heads * step.key_dim * d_.value_dim;
-  ForEach(groups * sessions, state_floats / (groups * sessions),
-          [&](int64_t i) {
-            const int64_t group = i / sessions;
-            DecayArgs args = step;
-            args.first_head = group * d_.heads / groups;
-            args.last_head = (group + 1) * d_.heads / groups;
-            Advance(segments[static_cast<size_t>(i % sessions)], args);
-          });
+  RunDecay({.args = StepArgs(q, k, v, o),
+            .rows = x.rows,
+            .heads = d_.heads,
+            .s_offset = p_.s_offset,
+            .z_offset = p_.z_offset},
+           segments, [this](const DecayArgs& tile, int64_t) {
+             if (p_.output_norm) NormalizeOutput(tile);
+           });
   p_.o.Apply(o, y, scratch.linear());
-}
-
-// Some heads of one session, tile by tile from the segment's first row.
-void LinearAttention::Advance(const Segment& segment,
-                              DecayArgs args) const {
-  args.s = reinterpret_cast<float*>(segment.slot + p_.s_offset);
-  if (d_.normalize) {
-    args.z = reinterpret_cast<float*>(segment.slot + p_.z_offset);
-  }
-  args.q += segment.first_row * args.q_stride;
-  args.k += segment.first_row * args.k_stride;
-  args.v += segment.first_row * args.v_stride;
-  args.o += segment.first_row * args.o_stride;
-  for (int64_t row = 0; row < segment.num_rows; row += kTileRows) {
-    args.rows = std::min(kTileRows, segment.num_rows - row);
-    if (args.rows == 1) {
-      DecayRecurrent(args);
-    } else {
-      DecayChunk(args);
-    }
-    if (p_.output_norm) NormalizeOutput(args);
-    args.q += kTileRows * args.q_stride;
-    args.k += kTileRows * args.k_stride;
-    args.v += kTileRows * args.v_stride;
-    args.o += kTileRows * args.o_stride;
-  }
 }
 
 // While the tile's output is in the cache.

@@ -1,20 +1,20 @@
 #include "engine/mixer/registry.h"
 
-#include <array>
-
 #include "engine/base/log.h"
 
 namespace reprise {
 namespace {
 
-constexpr std::array<MixerEntry, 6> kMixers = {{
+constexpr MixerEntry kMixers[] = {
     {DeltaNetDescription::kKind, &MakeDeltaNet},
     {GatedFfnDescription::kKind, &MakeGatedFfn},
+    {GatedLinearAttentionDescription::kKind, &MakeGatedLinearAttention},
     {LinearAttentionDescription::kKind, &MakeLinearAttention},
     {PlainFfnDescription::kKind, &MakePlainFfn},
+    {RetentionDescription::kKind, &MakeRetention},
     {Rwkv7Description::kKind, &MakeRwkv7},
     {Rwkv7FfnDescription::kKind, &MakeRwkv7Ffn},
-}};
+};
 
 }  // namespace
 

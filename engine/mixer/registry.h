@@ -48,9 +48,13 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeDeltaNet(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedFfn(
     const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedLinearAttention(
+    const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearAttention(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakePlainFfn(
+    const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRetention(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(
     const MixerDescription& description, const MixerContext& context);

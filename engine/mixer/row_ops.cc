@@ -1,5 +1,6 @@
 #include "engine/mixer/row_ops.h"
 
+#include "engine/base/log.h"
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/simd_ops.h"
@@ -25,6 +26,18 @@ void ForEach(int64_t n, int64_t floats_each,
     return;
   }
   for (int64_t i = 0; i < n; ++i) body(i);
+}
+
+ActivationFunction FunctionOf(Activation activation) {
+  switch (activation) {
+    case Activation::kRelu:
+      return &Relu;
+    case Activation::kGelu:
+      return &GeluExact;
+    case Activation::kSilu:
+      return &Silu;
+  }
+  CHECK(!"an activation without a function");
 }
 
 absl::StatusOr<Norm> Norm::Create(const NormDescription& description,

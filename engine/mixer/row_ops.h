@@ -17,6 +17,10 @@ namespace reprise {
 void ForEach(int64_t n, int64_t floats_each,
              absl::FunctionRef<void(int64_t)> body);
 
+// What `activation` does to n numbers, in place.
+using ActivationFunction = void (*)(float* x, int64_t n);
+ActivationFunction FunctionOf(Activation activation);
+
 // A normalisation over `size` numbers. Immutable after construction.
 class Norm {
  public:

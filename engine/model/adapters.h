@@ -28,6 +28,10 @@ absl::StatusOr<ModelDescription> DescribeFlaGatedDeltaNet(
     ConfigReader& config, const Checkpoint& checkpoint);
 absl::StatusOr<ModelDescription> DescribeFlaLinearAttention(
     ConfigReader& config, const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeFlaGatedLinearAttention(
+    ConfigReader& config, const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeFlaRetention(
+    ConfigReader& config, const Checkpoint& checkpoint);
 
 // idiap/fast-transformers' encoder with causal linear attention, between an
 // embedding and a predictor.

@@ -18,6 +18,8 @@
 #include <variant>
 #include <vector>
 
+#include "engine/model/activation.h"
+#include "engine/model/decay_descriptions.h"
 #include "engine/model/delta_description.h"
 #include "engine/model/rwkv7_description.h"
 #include "engine/model/tensor_ref.h"
@@ -78,8 +80,6 @@ struct GatedFfnDescription {
   LinearRef down;
 };
 
-enum class Activation { kRelu, kGelu };
-
 // down(activation(up(x))).
 struct PlainFfnDescription {
   static constexpr std::string_view kKind = "plain_ffn";
@@ -93,8 +93,9 @@ struct PlainFfnDescription {
 // One alternative for each row of the table in engine/mixer/registry.cc.
 using MixerDescription =
     std::variant<DeltaNetDescription, GatedFfnDescription,
-                 LinearAttentionDescription, PlainFfnDescription,
-                 Rwkv7Description, Rwkv7FfnDescription>;
+                 GatedLinearAttentionDescription, LinearAttentionDescription,
+                 PlainFfnDescription, RetentionDescription, Rwkv7Description,
+                 Rwkv7FfnDescription>;
 
 // The kKind of the alternative it holds.
 std::string_view MixerKind(const MixerDescription& mixer);

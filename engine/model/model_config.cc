@@ -1,6 +1,5 @@
 #include "engine/model/model_config.h"
 
-#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -28,13 +27,15 @@ struct Family {
 };
 
 // Every model type this project loads.
-constexpr std::array<Family, 5> kFamilies = {{
+constexpr Family kFamilies[] = {
     {"delta_net", &DescribeFlaDeltaNet},
     {"fast_transformers", &DescribeFastTransformers},
     {"gated_deltanet", &DescribeFlaGatedDeltaNet},
+    {"gla", &DescribeFlaGatedLinearAttention},
     {"linear_attn", &DescribeFlaLinearAttention},
+    {"retnet", &DescribeFlaRetention},
     {"rwkv7", &DescribeRwkv7},
-}};
+};
 
 absl::StatusOr<Family> FindFamily(ConfigReader& config) {
   const std::string model_type = config.String("model_type");

@@ -1,0 +1,74 @@
+#include "engine/mixer/decay_state.h"
+
+#include <algorithm>
+
+#include "engine/base/parallel.h"
+#include "engine/mixer/row_ops.h"
+
+namespace reprise {
+namespace {
+
+void Skip(int64_t rows, DecayArgs& args) {
+  args.q += rows * args.q_stride;
+  args.k += rows * args.k_stride;
+  args.v += rows * args.v_stride;
+  args.o += rows * args.o_stride;
+  if (args.w != nullptr) args.w += rows * args.w_stride;
+}
+
+// Some heads of one session, tile by tile from the segment's first row.
+void Advance(const Segment& segment, DecayArgs args, DecayTileDone done) {
+  Skip(segment.first_row, args);
+  for (int64_t row = 0; row < segment.num_rows; row += kTileRows) {
+    args.rows = std::min(kTileRows, segment.num_rows - row);
+    if (args.rows == 1) {
+      DecayRecurrent(args);
+    } else {
+      DecayChunk(args);
+    }
+    done(args, segment.first_row + row);
+    Skip(args.rows, args);
+  }
+}
+
+}  // namespace
+
+DecayArgs DecayRows(MatrixView<const float> q, MatrixView<const float> k,
+                    MatrixView<const float> v, MatrixView<float> o) {
+  DecayArgs args;
+  args.q = q.data;
+  args.k = k.data;
+  args.v = v.data;
+  args.o = o.data;
+  args.q_stride = q.stride;
+  args.k_stride = k.stride;
+  args.v_stride = v.stride;
+  args.o_stride = o.stride;
+  return args;
+}
+
+void RunDecay(const DecayStep& step, std::span<const Segment> segments,
+              DecayTileDone done) {
+  // Sessions x groups of heads, groups outermost: each thread gets the same
+  // heads of every session, so that a long prompt among decoding sessions
+  // spreads over all threads. A head's result does not depend on its group.
+  const int64_t sessions = std::ssize(segments);
+  const int64_t groups = std::min<int64_t>(step.heads, NumThreads());
+  const int64_t state_floats =
+      step.rows * step.heads * step.args.key_dim * step.args.value_dim;
+  ForEach(
+      groups * sessions, state_floats / (groups * sessions), [&](int64_t i) {
+        const Segment& segment = segments[static_cast<size_t>(i % sessions)];
+        const int64_t group = i / sessions;
+        DecayArgs args = step.args;
+        args.first_head = group * step.heads / groups;
+        args.last_head = (group + 1) * step.heads / groups;
+        args.s = reinterpret_cast<float*>(segment.slot + step.s_offset);
+        if (args.normalize) {
+          args.z = reinterpret_cast<float*>(segment.slot + step.z_offset);
+        }
+        Advance(segment, args, done);
+      });
+}
+
+}  // namespace reprise
