@@ -10,6 +10,8 @@ constexpr MixerEntry kMixers[] = {
     {GatedFfnDescription::kKind, &MakeGatedFfn},
     {GatedLinearAttentionDescription::kKind, &MakeGatedLinearAttention},
     {LinearAttentionDescription::kKind, &MakeLinearAttention},
+    {MambaDescription::kKind, &MakeMamba},
+    {Mamba2Description::kKind, &MakeMamba2},
     {PlainFfnDescription::kKind, &MakePlainFfn},
     {RetentionDescription::kKind, &MakeRetention},
     {Rwkv7Description::kKind, &MakeRwkv7},

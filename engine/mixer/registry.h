@@ -52,6 +52,10 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedLinearAttention(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearAttention(
     const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba(
+    const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(
+    const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakePlainFfn(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRetention(

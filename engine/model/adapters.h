@@ -33,6 +33,15 @@ absl::StatusOr<ModelDescription> DescribeFlaGatedLinearAttention(
 absl::StatusOr<ModelDescription> DescribeFlaRetention(
     ConfigReader& config, const Checkpoint& checkpoint);
 
+// Mamba and Mamba-2 of Hugging Face's transformers.
+absl::StatusOr<ModelDescription> DescribeHfMamba(ConfigReader& config,
+                                                 const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeHfMamba2(ConfigReader& config,
+                                                  const Checkpoint& checkpoint);
+// Either of state-spaces/mamba.
+absl::StatusOr<ModelDescription> DescribeStateSpacesMamba(
+    ConfigReader& config, const Checkpoint& checkpoint);
+
 // idiap/fast-transformers' encoder with causal linear attention, between an
 // embedding and a predictor.
 absl::StatusOr<ModelDescription> DescribeFastTransformers(

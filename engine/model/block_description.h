@@ -21,6 +21,7 @@
 #include "engine/model/activation.h"
 #include "engine/model/decay_descriptions.h"
 #include "engine/model/delta_description.h"
+#include "engine/model/mamba_descriptions.h"
 #include "engine/model/rwkv7_description.h"
 #include "engine/model/tensor_ref.h"
 
@@ -94,8 +95,8 @@ struct PlainFfnDescription {
 using MixerDescription =
     std::variant<DeltaNetDescription, GatedFfnDescription,
                  GatedLinearAttentionDescription, LinearAttentionDescription,
-                 PlainFfnDescription, RetentionDescription, Rwkv7Description,
-                 Rwkv7FfnDescription>;
+                 MambaDescription, Mamba2Description, PlainFfnDescription,
+                 RetentionDescription, Rwkv7Description, Rwkv7FfnDescription>;
 
 // The kKind of the alternative it holds.
 std::string_view MixerKind(const MixerDescription& mixer);

@@ -1,5 +1,7 @@
 #include "engine/model/config_reader.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -37,10 +39,16 @@ void ConfigReader::Refuse(std::string_view field, std::string_view reason) {
 
 const json* ConfigReader::Find(std::string_view field) {
   if (!status_.ok()) return nullptr;
-  const auto found = object_.find(std::string(field));
-  if (found == object_.end() || found->is_null()) return nullptr;
-  used_[std::string(field)] = found->dump();
-  return &*found;
+  const json* value = &object_;
+  for (std::string_view rest = field; value != nullptr && !rest.empty();) {
+    const size_t end = std::min(rest.find('.'), rest.size());
+    const std::string name(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const auto found = value->is_object() ? value->find(name) : value->end();
+    value = found == value->end() || found->is_null() ? nullptr : &*found;
+  }
+  if (value != nullptr) used_[std::string(field)] = value->dump();
+  return value;
 }
 
 template <typename T>
@@ -80,17 +88,45 @@ int64_t ConfigReader::Int(std::string_view field, int64_t min, int64_t max,
   return CheckedInt(field, *value, min, max);
 }
 
+double ConfigReader::CheckedNumber(std::string_view field, const json& value,
+                                   double min, double max) {
+  if (!value.is_number() || !(value.get<double>() >= min) ||
+      !(value.get<double>() <= max)) {
+    Refuse(field, absl::StrCat("must be a number in ", min, "..", max, ", not ",
+                               ValueText(value)));
+    return min;
+  }
+  return value.get<double>();
+}
+
 double ConfigReader::Number(std::string_view field, double min, double max,
                             std::optional<double> fallback) {
   const json* value = Find(field);
   if (value == nullptr) return Fallback(field, fallback, min);
-  if (!value->is_number() || !(value->get<double>() >= min) ||
-      !(value->get<double>() <= max)) {
-    Refuse(field, absl::StrCat("must be a number in ", min, "..", max, ", not ",
-                               ValueText(*value)));
-    return min;
+  return CheckedNumber(field, *value, min, max);
+}
+
+std::vector<double> ConfigReader::NumberList(std::string_view field, double min,
+                                             double max) {
+  const json* value = Find(field);
+  if (value == nullptr) return {};
+  if (!value->is_array()) {
+    Refuse(field, absl::StrCat("must be an array, not ", ValueText(*value)));
+    return {};
   }
-  return value->get<double>();
+  std::vector<double> result;
+  for (const json& element : *value) {
+    const bool infinite = element.is_string() &&
+                          element.get<std::string>() == "Infinity" &&
+                          std::isinf(max);
+    result.push_back(infinite ? max : CheckedNumber(field, element, min, max));
+  }
+  return result;
+}
+
+bool ConfigReader::IsString(std::string_view field) {
+  const json* value = Find(field);
+  return value != nullptr && value->is_string();
 }
 
 bool ConfigReader::Bool(std::string_view field, std::optional<bool> fallback) {

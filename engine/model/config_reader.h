@@ -20,7 +20,8 @@ namespace reprise {
 // fields and asks for status() once, before it uses any of them. Errors are
 // InvalidArgument and name the file and the field.
 //
-// A read without a fallback needs the field. JSON null counts as absent.
+// A read without a fallback needs the field. JSON null counts as absent. A
+// field "outer.inner" is the field "inner" of the object in the field "outer".
 class ConfigReader {
  public:
   // `object` is a JSON object and must outlive the reader.
@@ -37,6 +38,11 @@ class ConfigReader {
   // One number or an array of them; empty if absent.
   std::vector<int64_t> IntList(std::string_view field, int64_t min,
                                int64_t max);
+  // An array of numbers; empty if absent. The string "Infinity" counts as one.
+  std::vector<double> NumberList(std::string_view field, double min,
+                                 double max);
+  // Whether the field is there and a string.
+  bool IsString(std::string_view field);
   // Whether the field is there and not null.
   bool Has(std::string_view field);
 
@@ -54,6 +60,8 @@ class ConfigReader {
   const nlohmann::json* Find(std::string_view field);
   template <typename T>
   T Fallback(std::string_view field, const std::optional<T>& fallback, T least);
+  double CheckedNumber(std::string_view field, const nlohmann::json& value,
+                       double min, double max);
   int64_t CheckedInt(std::string_view field, const nlohmann::json& value,
                      int64_t min, int64_t max);
 

@@ -64,6 +64,27 @@ class Checker : public nlohmann::json_sax<json> {
   std::string reason_;
 };
 
+// The text with quotes around each Infinity that is in no string.
+std::string QuoteInfinities(std::string_view text) {
+  constexpr std::string_view kWord = "Infinity";
+  std::string result;
+  result.reserve(text.size());
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    if (!in_string && text.substr(i).starts_with(kWord)) {
+      result.append("\"").append(kWord).append("\"");
+      i += kWord.size();
+      continue;
+    }
+    if (text[i] == '"') in_string = !in_string;
+    // What a backslash escapes ends no string.
+    const size_t count = text[i] == '\\' && i + 1 < text.size() ? 2 : 1;
+    result.append(text.substr(i, count));
+    i += count;
+  }
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<json> ParseJson(std::string_view text, std::string_view source,
@@ -72,6 +93,10 @@ absl::StatusOr<json> ParseJson(std::string_view text, std::string_view source,
     return absl::InvalidArgumentError(
         absl::StrCat(ToAbsl(source), " has ", text.size(),
                      " bytes, the limit is ", limits.max_bytes));
+  }
+  std::string quoted;
+  if (limits.infinity && text.find("Infinity") != std::string_view::npos) {
+    text = quoted = QuoteInfinities(text);
   }
   Checker checker(limits.max_depth);
   if (!json::sax_parse(text.begin(), text.end(), &checker)) {

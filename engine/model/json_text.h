@@ -14,6 +14,9 @@ namespace reprise {
 struct JsonLimits {
   int64_t max_bytes = 0;
   int max_depth = 0;  // of arrays and objects inside each other
+  // Take the word Infinity for a value, which is no JSON but what Python
+  // writes; it is read as the string "Infinity".
+  bool infinity = false;
 };
 
 // The value that `text` holds. InvalidArgument, beginning with `source` (a file

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr char kConfigFile[] = "config.json";
 constexpr char kGenerationFile[] = "generation_config.json";
-constexpr JsonLimits kConfigLimits = {.max_bytes = 4 << 20, .max_depth = 32};
+constexpr JsonLimits kConfigLimits = {
+    .max_bytes = 4 << 20, .max_depth = 32, .infinity = true};
 
 struct Family {
   std::string_view model_type;
@@ -33,11 +34,17 @@ constexpr Family kFamilies[] = {
     {"gated_deltanet", &DescribeFlaGatedDeltaNet},
     {"gla", &DescribeFlaGatedLinearAttention},
     {"linear_attn", &DescribeFlaLinearAttention},
+    {"mamba", &DescribeHfMamba},
+    {"mamba2", &DescribeHfMamba2},
     {"retnet", &DescribeFlaRetention},
     {"rwkv7", &DescribeRwkv7},
 };
 
+// Of configs that name no model_type, as state-spaces/mamba writes them.
+constexpr Family kStateSpaces = {"mamba_ssm", &DescribeStateSpacesMamba};
+
 absl::StatusOr<Family> FindFamily(ConfigReader& config) {
+  if (!config.Has("model_type") && config.Has("ssm_cfg")) return kStateSpaces;
   const std::string model_type = config.String("model_type");
   for (const Family& family : kFamilies) {
     if (family.model_type == model_type) return family;

@@ -68,6 +68,31 @@ absl::StatusOr<std::vector<float>> ReadFloats(
   return values;
 }
 
+// A field of a state, as the data have it.
+struct NamedState {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+
+// How the data name a state, and how the engine names it if its last two axes
+// are the other way round.
+constexpr std::string_view kRecurrent = ".recurrent";
+constexpr std::string_view kSwapped = ".ssm";
+
+NamedState SwapLastAxes(const NamedState& from) {
+  NamedState to = from;
+  const size_t axes = from.shape.size();
+  std::swap(to.shape[axes - 2], to.shape[axes - 1]);
+  const auto rows = static_cast<size_t>(from.shape[axes - 2]);
+  const auto cols = static_cast<size_t>(from.shape[axes - 1]);
+  for (size_t i = 0; i < from.values.size(); ++i) {
+    const size_t matrix = i / (rows * cols) * rows * cols;
+    const size_t row = i / cols % rows;
+    to.values[matrix + i % cols * rows + row] = from.values[i];
+  }
+  return to;
+}
+
 // One run over a golden file; every session in it has the same length.
 class GoldenRun {
  public:
@@ -81,6 +106,9 @@ class GoldenRun {
   // Feeds a segment and compares its logits.
   absl::Status Feed(std::string_view ids_name, std::string_view logits_name,
                     int64_t row, int64_t position, StateSlot& slot);
+  // The field that the data call `name`.
+  absl::StatusOr<NamedState> FindState(std::string_view name,
+                                       const StateSlot& slot);
   // Compares all tensors called PREFIX + "L.NAME" with the state.
   absl::Status CompareState(std::string_view prefix, int64_t row,
                             const StateSlot& slot);
@@ -144,6 +172,25 @@ absl::Status GoldenRun::Feed(std::string_view ids_name,
   return absl::OkStatus();
 }
 
+absl::StatusOr<NamedState> GoldenRun::FindState(std::string_view name,
+                                                const StateSlot& slot) {
+  for (const StateField& field : engine_.layout().fields()) {
+    // Mamba-2's state: the data have [heads, head_dim, state_size].
+    const bool swapped =
+        name.ends_with(kRecurrent) && field.name.ends_with(kSwapped) &&
+        name.substr(0, name.size() - kRecurrent.size()) ==
+            std::string_view(field.name)
+                .substr(0, field.name.size() - kSwapped.size());
+    if (field.name != name && !swapped) continue;
+    NamedState state{field.shape, {}};
+    state.values.resize(static_cast<size_t>(field.elements));
+    std::memcpy(state.values.data(), slot.data() + field.offset,
+                state.values.size() * sizeof(float));
+    return swapped ? SwapLastAxes(state) : state;
+  }
+  return Malformed(name, "has no counterpart in the model's state");
+}
+
 absl::Status GoldenRun::CompareState(std::string_view prefix, int64_t row,
                                      const StateSlot& slot) {
   const int64_t batch = golden_.Find("input_ids")->shape[0];
@@ -151,29 +198,20 @@ absl::Status GoldenRun::CompareState(std::string_view prefix, int64_t row,
     const std::string_view name = item.first;
     if (!name.starts_with(prefix)) continue;
     const std::string_view field_name = name.substr(prefix.size());
-    const auto& fields = engine_.layout().fields();
-    const auto field =
-        std::find_if(fields.begin(), fields.end(),
-                     [&](const StateField& f) { return f.name == field_name; });
-    if (field == fields.end()) {
-      return Malformed(name, "has no counterpart in the model's state");
-    }
-    std::vector<int64_t> shape = field->shape;
+    ASSIGN_OR_RETURN(const NamedState state, FindState(field_name, slot));
+    std::vector<int64_t> shape = state.shape;
     shape.insert(shape.begin(), batch);
     ASSIGN_OR_RETURN(const std::vector<float> all,
                      ReadFloats(golden_, name, shape));
-    const auto elements = static_cast<size_t>(field->elements);
+    const std::vector<float>& actual = state.values;
     const std::span<const float> expected(
-        &all[static_cast<size_t>(row) * elements], elements);
-    std::vector<float> actual(elements);
-    std::memcpy(actual.data(), slot.data() + field->offset,
-                elements * sizeof(float));
+        &all[static_cast<size_t>(row) * actual.size()], actual.size());
     double scale = 1;
     for (const float value : expected) {
       scale = std::max(scale, std::abs(static_cast<double>(value)));
     }
     const double error = LargestDifference(actual, expected);
-    result_.numbers += field->elements;
+    result_.numbers += std::ssize(actual);
     result_.state_error = std::max(result_.state_error, error);
     result_.state_allowance = std::max(result_.state_allowance,
                                        error / (kGoldenStateTolerance * scale));

@@ -44,6 +44,15 @@ class ExampleBuilder {
     example_.tensors[name] = std::move(tensor);
     return {name, "the example"};
   }
+  ShortConvDescription Conv(const std::string& name, int64_t channels,
+                            int64_t taps, bool bias) {
+    ShortConvDescription conv;
+    conv.channels = channels;
+    conv.taps = taps;
+    conv.weight = Tensor(name + ".weight", {channels, 1, taps}, 0, 0.6F);
+    if (bias) conv.bias = Tensor(name + ".bias", {channels}, 0, 0.3F);
+    return conv;
+  }
   MixerExample Finish(MixerDescription description) {
     example_.description = std::move(description);
     return std::move(example_);
@@ -55,7 +64,9 @@ class ExampleBuilder {
 };
 
 // The examples of each family that has a file of its own.
+void AddDecayExamples(std::vector<MixerExample>& examples);
 void AddDeltaExamples(std::vector<MixerExample>& examples);
+void AddMambaExamples(std::vector<MixerExample>& examples);
 void AddRwkv7Examples(std::vector<MixerExample>& examples);
 
 }  // namespace reprise

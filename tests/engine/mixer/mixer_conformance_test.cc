@@ -66,7 +66,7 @@ class Harness {
     auto checkpoint =
         Checkpoint::OpenFile(dir.Write("m.safetensors", writer.File()));
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-    Weights weights(*checkpoint, type, kMaxRows, scratch_.linear());
+    Weights weights(*checkpoint, type, kMaxRows);
     if (example.before) before_ = Make(*example.before, kLayerBefore, weights);
     mixer_ = Make(example.description, /*layer=*/0, weights);
     EXPECT_TRUE(weights.UnusedTensors().empty());
@@ -214,6 +214,7 @@ TEST_P(MixerConformanceTest, AgreesWithPlainLoopsInDouble) {
     tensors[name] = Doubles(tensor.values.begin(), tensor.values.end());
   }
   Doubles kept;
+  int64_t row = 0;
   const auto reference_of = [&](const MixerDescription& description) {
     return ReferenceMixer{.description = description,
                           .tensors = tensors,
@@ -221,6 +222,7 @@ TEST_P(MixerConformanceTest, AgreesWithPlainLoopsInDouble) {
                           .rounding = GetParam().type == WeightType::kBf16
                                           ? ReferenceRounding::kBf16
                                           : ReferenceRounding::kNone,
+                          .position = row,
                           .kept = &kept};
   };
   // Two tiles, a part of one, and then one row on its own.
@@ -229,7 +231,7 @@ TEST_P(MixerConformanceTest, AgreesWithPlainLoopsInDouble) {
   ReferenceState state_before;
   ReferenceState state;
   Floats expected;
-  for (int64_t row = 0; row <= rows; ++row) {
+  for (; row <= rows; ++row) {
     const auto first = x.begin() + row * example.d_model;
     const Doubles in(first, first + example.d_model);
     if (example.before) reference_of(*example.before).Step(in, state_before);

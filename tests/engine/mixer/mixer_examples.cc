@@ -114,7 +114,9 @@ std::vector<MixerExample> MixerExamples() {
       WithOutputNorm("LinearAttentionT2r", FeatureMap::kT2r, {4, 4, 16, 16}));
   examples.push_back(
       WithOutputNorm("LinearAttentionDpfp", FeatureMap::kDpfp, {2, 2, 8, 16}));
+  AddDecayExamples(examples);
   AddDeltaExamples(examples);
+  AddMambaExamples(examples);
   AddRwkv7Examples(examples);
   return examples;
 }

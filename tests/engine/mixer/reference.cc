@@ -115,7 +115,7 @@ Doubles StepOf(const GatedFfnDescription& d, const ReferenceMixer& m,
                const Doubles& x, ReferenceState&) {
   const Doubles gate = Apply(d.gate, x, m.tensors, m.rounding);
   Doubles up = Apply(d.up, x, m.tensors, m.rounding);
-  for (size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] * Sigmoid(gate[i]);
+  for (size_t i = 0; i < up.size(); ++i) up[i] *= Silu(gate[i]);
   return Apply(d.down, up, m.tensors, m.rounding);
 }
 
@@ -123,9 +123,7 @@ Doubles StepOf(const PlainFfnDescription& d, const ReferenceMixer& m,
                const Doubles& x, ReferenceState&) {
   Doubles up = Apply(d.up, x, m.tensors, m.rounding);
   for (double& v : up) {
-    v = d.activation == Activation::kRelu
-            ? std::max(v, 0.0)
-            : 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)));
+    v = Activated(d.activation, v);
   }
   return Apply(d.down, up, m.tensors, m.rounding);
 }

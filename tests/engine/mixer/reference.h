@@ -28,6 +28,7 @@ struct ReferenceMixer {
   const ReferenceTensors& tensors;
   int64_t d_model = 0;
   ReferenceRounding rounding = ReferenceRounding::kNone;
+  int64_t position = 0;  // rows of the session before the one that Step gets
   // What one layer leaves for the later ones of the same row, if any do.
   Doubles* kept = nullptr;
 

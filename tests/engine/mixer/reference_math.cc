@@ -1,5 +1,6 @@
 #include "tests/engine/mixer/reference_math.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -57,6 +58,39 @@ Doubles Normalized(const NormDescription& norm, const Doubles& x,
 
 Doubles HeadOf(const Doubles& x, int64_t head, int64_t dim) {
   return Doubles(x.begin() + head * dim, x.begin() + (head + 1) * dim);
+}
+
+double Silu(double x) { return x * Sigmoid(x); }
+
+double Softplus(double x) { return std::log1p(std::exp(x)); }
+
+double Activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::kRelu:
+      return std::max(x, 0.0);
+    case Activation::kGelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::kSilu:
+      return Silu(x);
+  }
+  return x;
+}
+
+Doubles Convolved(const ShortConvDescription& conv, const Doubles& x,
+                  const ReferenceTensors& tensors, Doubles& state) {
+  const auto taps = static_cast<size_t>(conv.taps);
+  state.resize(x.size() * taps);
+  const Doubles& weight = tensors.at(conv.weight.name);
+  Doubles y(x.size());
+  for (size_t c = 0; c < x.size(); ++c) {
+    double* inputs = &state[c * taps];
+    for (size_t j = 0; j + 1 < taps; ++j) inputs[j] = inputs[j + 1];
+    inputs[taps - 1] = x[c];
+    y[c] = conv.bias ? tensors.at(conv.bias.name)[c] : 0;
+    for (size_t j = 0; j < taps; ++j) y[c] += weight[c * taps + j] * inputs[j];
+    if (conv.silu) y[c] = Silu(y[c]);
+  }
+  return y;
 }
 
 }  // namespace reprise

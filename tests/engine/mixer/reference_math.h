@@ -21,6 +21,15 @@ Doubles Normalized(const NormDescription& norm, const Doubles& x,
 // The numbers of one head.
 Doubles HeadOf(const Doubles& x, int64_t head, int64_t dim);
 
+double Silu(double x);
+double Softplus(double x);
+double Activated(Activation activation, double x);
+
+// The convolution of x and the inputs in `state`, [channels, taps], which x
+// enters; empty is a new session.
+Doubles Convolved(const ShortConvDescription& conv, const Doubles& x,
+                  const ReferenceTensors& tensors, Doubles& state);
+
 }  // namespace reprise
 
 #endif  // TESTS_ENGINE_MIXER_REFERENCE_MATH_H_

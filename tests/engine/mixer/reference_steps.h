@@ -7,9 +7,23 @@
 
 namespace reprise {
 
-// As ReferenceMixer::Step. In delta_reference.cc.
+// As ReferenceMixer::Step. In decay_reference.cc.
+Doubles StepOf(const RetentionDescription& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
+Doubles StepOf(const GatedLinearAttentionDescription& d,
+               const ReferenceMixer& m, const Doubles& x,
+               ReferenceState& state);
+
+// In delta_reference.cc.
 Doubles StepOf(const DeltaNetDescription& d, const ReferenceMixer& m,
                const Doubles& x, ReferenceState& state);
+
+// In mamba_reference.cc.
+Doubles StepOf(const MambaDescription& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
+Doubles StepOf(const Mamba2Description& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
+
 // In rwkv7_reference.cc.
 Doubles StepOf(const Rwkv7Description& d, const ReferenceMixer& m,
                const Doubles& x, ReferenceState& state);
