@@ -47,6 +47,13 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+std::string_view InUse(const StateField& field, int64_t position,
+                       std::span<const std::byte> slot) {
+  const size_t elements = static_cast<size_t>(field.ElementsInUse(position));
+  return {reinterpret_cast<const char*>(slot.data() + field.offset),
+          elements * sizeof(float)};
+}
+
 size_t FieldHeaderBytes(const StateField& field) {
   return sizeof(uint32_t) + field.name.size() + sizeof(uint32_t) +
          field.shape.size() * sizeof(int64_t);
@@ -120,6 +127,18 @@ absl::Status CheckRecord(const SessionRecord& record, int64_t vocab_size) {
   return CheckOccurrences(record, tokens, vocab_size);
 }
 
+// Whether the layout has room for the session's tokens. If not, the session is
+// whole, and another configuration of this program can read it.
+absl::Status CheckContext(const SessionRecord& record,
+                          const StateLayout& layout) {
+  const std::optional<int64_t> max = layout.max_context();
+  if (!max.has_value() || record.position <= *max) return absl::OkStatus();
+  return WithFault(absl::FailedPreconditionError(
+                       absl::StrCat("snapshot: position is ", record.position,
+                                    ", this engine's max_context is ", *max)),
+                   SnapshotFault::kModelMismatch);
+}
+
 bool AllFinite(const void* floats, int64_t count) {
   // All ones in the exponent is infinity or NaN. The bytes may lie at any
   // address, hence the copy; blocks let the compiler use vectors.
@@ -149,7 +168,7 @@ absl::Status CheckFinite(const SessionRecord& record, const StateLayout& layout,
   }
   for (size_t i = 0; i < layout.fields().size(); ++i) {
     const StateField& field = layout.fields()[i];
-    if (!AllFinite(field_data[i], field.elements)) {
+    if (!AllFinite(field_data[i], field.ElementsInUse(record.position))) {
       return DataLoss(SnapshotFault::kNonfinite, "state field ", field.name,
                       " holds a number that is not finite");
     }
@@ -167,7 +186,7 @@ size_t EncodedBytes(const SessionRecord& record, const StateLayout& layout) {
   for (const StateField& field : layout.fields()) {
     bytes += FieldHeaderBytes(field);
   }
-  return bytes + static_cast<size_t>(layout.payload_bytes());
+  return bytes + static_cast<size_t>(layout.PayloadBytesAt(record.position));
 }
 
 void PutHeader(const ModelFingerprints& fingerprints,
@@ -312,7 +331,8 @@ absl::Status ReadSamplerAndText(ByteReader& reader, const Counts& counts,
 }
 
 absl::StatusOr<const void*> ReadField(ByteReader& reader,
-                                      const StateField& field) {
+                                      const StateField& field,
+                                      int64_t position) {
   ASSIGN_OR_RETURN(const std::string_view name, reader.GetSized());
   if (name != field.name) {
     constexpr size_t kShown = 64;
@@ -329,13 +349,15 @@ absl::StatusOr<const void*> ReadField(ByteReader& reader,
   for (int64_t& dimension : shape) {
     ASSIGN_OR_RETURN(dimension, reader.Get<int64_t>());
   }
-  if (shape != field.shape) {
+  const std::vector<int64_t> expected = field.ShapeInUse(position);
+  if (shape != expected) {
     return DataLoss(SnapshotFault::kShape, "state field ", field.name,
                     " has the shape ", ShapeText(shape), ", must be ",
-                    ShapeText(field.shape));
+                    ShapeText(expected));
   }
-  ASSIGN_OR_RETURN(const std::string_view data,
-                   reader.GetBytes(field.elements * sizeof(float)));
+  ASSIGN_OR_RETURN(
+      const std::string_view data,
+      reader.GetBytes(field.ElementsInUse(position) * sizeof(float)));
   return data.data();
 }
 
@@ -344,13 +366,15 @@ absl::StatusOr<ParsedSnapshot> ParseFields(ByteReader reader,
   ParsedSnapshot parsed;
   Counts counts;
   RETURN_IF_ERROR(ReadHeader(reader, parsed.record, counts));
+  RETURN_IF_ERROR(CheckContext(parsed.record, layout));
   RETURN_IF_ERROR(ReadSamplerAndText(reader, counts, parsed.record));
   if (counts.fields != layout.fields().size()) {
     return DataLoss(SnapshotFault::kShape, "has ", counts.fields,
                     " state fields, must have ", layout.fields().size());
   }
   for (const StateField& field : layout.fields()) {
-    ASSIGN_OR_RETURN(const void* data, ReadField(reader, field));
+    ASSIGN_OR_RETURN(const void* data,
+                     ReadField(reader, field, parsed.record.position));
     parsed.field_data.push_back(data);
   }
   if (reader.remaining() != 0) {
@@ -377,6 +401,7 @@ absl::Status CheckSession(const SessionRecord& record,
     field_data.push_back(slot.data() + field.offset);
   }
   absl::Status status = CheckRecord(record, vocab_size);
+  if (status.ok()) status = CheckContext(record, layout);
   if (status.ok()) status = CheckFinite(record, layout, field_data);
   const std::optional<SnapshotFault> fault = SnapshotFaultOf(status);
   if (!fault.has_value()) return status;
@@ -388,6 +413,7 @@ std::string EncodeSnapshot(const ModelFingerprints& fingerprints,
                            const StateLayout& layout,
                            std::span<const std::byte> slot) {
   CHECK(static_cast<int64_t>(slot.size()) == layout.slot_bytes());
+  CHECK(CheckContext(record, layout).ok());
   const size_t total_bytes = EncodedBytes(record, layout);
   ByteWriter out;
   out.Reserve(total_bytes);
@@ -399,12 +425,13 @@ std::string EncodeSnapshot(const ModelFingerprints& fingerprints,
   }
   for (const int32_t token : record.sampler.window) out.Put(token);
   out.PutBytes(record.pending_text);
-  const char* state = reinterpret_cast<const char*>(slot.data());
   for (const StateField& field : layout.fields()) {
     out.PutSized(field.name);
     out.Put(static_cast<uint32_t>(field.shape.size()));
-    for (const int64_t dimension : field.shape) out.Put(dimension);
-    out.PutBytes({state + field.offset, field.elements * sizeof(float)});
+    for (const int64_t dimension : field.ShapeInUse(record.position)) {
+      out.Put(dimension);
+    }
+    out.PutBytes(InUse(field, record.position, slot));
   }
   out.Put(Crc32c(out.data()));
   CHECK(out.data().size() == total_bytes);
@@ -429,7 +456,7 @@ absl::StatusOr<SessionRecord> DecodeSnapshot(
   for (size_t i = 0; i < layout.fields().size(); ++i) {
     const StateField& field = layout.fields()[i];
     std::memcpy(slot.data() + field.offset, parsed->field_data[i],
-                field.elements * sizeof(float));
+                InUse(field, parsed->record.position, slot).size());
   }
   return std::move(parsed->record);
 }

@@ -55,7 +55,7 @@ enum class SnapshotFault {
   kTruncated,      // shorter or longer than it says
   kChecksum,       // damaged, or not a snapshot at all
   kVersion,        // of a format that this program does not read
-  kModelMismatch,  // of another model, layout or tokenizer
+  kModelMismatch,  // of another model, layout or tokenizer, or too long
   kShape,          // whole, but what it says cannot be
   kNonfinite,      // holds a NaN or an infinity
 };
@@ -80,8 +80,8 @@ std::string EncodeSnapshot(const ModelFingerprints& fingerprints,
 // on an error `slot` is untouched. The gaps between fields are not written:
 // give it a zeroed slot. Checked in this order: length, magic, version,
 // checksum (DataLoss; an unknown version is FailedPrecondition), fingerprints
-// (FailedPrecondition, naming which ones differ), fields, finite numbers
-// (DataLoss).
+// (FailedPrecondition, naming which ones differ), room for its tokens
+// (FailedPrecondition), fields, finite numbers (DataLoss).
 absl::StatusOr<SessionRecord> DecodeSnapshot(
     std::string_view bytes, const ModelFingerprints& fingerprints,
     const StateLayout& layout, int64_t vocab_size, std::span<std::byte> slot);

@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
+#include "engine/state/state_layout.h"
 
 namespace reprise {
 
@@ -36,14 +37,19 @@ class StateSlot {
   std::byte* data_ = nullptr;
 };
 
-// Thread-safe. Must outlive its slots. All memory is allocated at creation and
-// aligned to 64 bytes.
+// Thread-safe. Must outlive its slots. Slots are aligned to 64 bytes, and to a
+// page where a layout has growing fields. All address space is reserved at
+// creation; pages of growing fields get memory when they are first written to
+// and give it back with their slot.
 class StatePool {
  public:
   // InvalidArgument if a size is not positive or `slot_bytes` is no multiple
   // of 64; ResourceExhausted if the memory is not to be had.
   static absl::StatusOr<std::unique_ptr<StatePool>> Create(int64_t slot_bytes,
                                                            int64_t num_slots);
+  // Slots for states of `layout`, growing fields and all; the same errors.
+  static absl::StatusOr<std::unique_ptr<StatePool>> Create(
+      const StateLayout& layout, int64_t num_slots);
   ~StatePool();
 
   // A slot filled with zeros, so that nothing of another session can show
@@ -56,12 +62,17 @@ class StatePool {
 
  private:
   friend class StateSlot;
-  StatePool(int64_t slot_bytes, int64_t num_slots, std::byte* memory);
+  static absl::StatusOr<std::unique_ptr<StatePool>> Reserve(
+      int64_t slot_bytes, int64_t num_slots, std::vector<ByteRange> growing);
+  StatePool(int64_t slot_bytes, int64_t num_slots,
+            std::vector<ByteRange> growing, std::byte* memory);
   void Release(std::byte* data);
 
   const int64_t slot_bytes_;
   const int64_t num_slots_;
-  std::byte* const memory_;  // num_slots * slot_bytes, owned
+  const std::vector<ByteRange> growing_;  // of every slot
+  const std::vector<ByteRange> fixed_;    // of every slot, all the others
+  std::byte* const memory_;               // num_slots * slot_bytes, owned
   mutable Mutex mu_;
   std::vector<std::byte*> free_ ABSL_GUARDED_BY(mu_);
 };

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "engine/state/snapshot.h"
+#include "engine/state/state_copy.h"
 
 namespace reprise {
 namespace {
@@ -133,6 +134,26 @@ TEST(SnapshotGoldenTest, Version1Full) {
   EXPECT_EQ(edges[1], std::numeric_limits<float>::denorm_min());
   EXPECT_EQ(edges[2], std::numeric_limits<float>::max());
   EXPECT_EQ(Field(layout, 2, slot), std::vector<float>{-0.25f});
+}
+
+TEST(SnapshotGoldenTest, Version1Growing) {
+  StateLayout layout(/*max_context=*/8);
+  layout.Add("0.kv", {2});
+  layout.AddContext("1.attn_k", {1, 2});
+  layout.AddContext("1.attn_v", {1, 2});
+  layout.AddWindow("2.attn_k", 5, {1});
+  layout.AddWindow("3.attn_k", 2, {1});
+  std::vector<std::byte> slot;
+  const SessionRecord record = DecodeBlob("v1_growing.rprs", layout, slot);
+  EXPECT_EQ(record.position, 3);
+  const auto values = [&](int field) {
+    return FieldValues(layout.fields()[field], record.position, slot.data());
+  };
+  EXPECT_EQ(values(0), (std::vector<float>{1, 2}));
+  EXPECT_EQ(values(1), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(values(2), (std::vector<float>{-1, -2, -3, -4, -5, -6}));
+  EXPECT_EQ(values(3), (std::vector<float>{10, 20, 30}));
+  EXPECT_EQ(values(4), (std::vector<float>{20, 30}));  // oldest first
 }
 
 }  // namespace

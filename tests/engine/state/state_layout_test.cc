@@ -1,6 +1,7 @@
 #include "engine/state/state_layout.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace reprise {
 namespace {
@@ -45,6 +46,57 @@ TEST(StateLayoutTest, FingerprintTellsNamesShapesAndOrderApart) {
   EXPECT_NE(base, FingerprintOf({{"a", {2, 3, 1}}, {"b", {4}}}));
   EXPECT_NE(base, FingerprintOf({{"ab", {2, 3}}, {"b", {4}}}));
   EXPECT_NE(base, FingerprintOf({{"a", {2, 3}}}));
+}
+
+TEST(StateLayoutTest, GrowingFieldsHavePagesOfTheirOwn) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  StateLayout layout(/*max_context=*/3 * page / 8);
+  EXPECT_FALSE(layout.max_context().has_value());
+  EXPECT_EQ(layout.Add("0.kv", {4}), 0);
+  EXPECT_EQ(layout.AddContext("1.k", {2}), page);        // 3 pages
+  EXPECT_EQ(layout.AddWindow("1.v", 5, {3}), 4 * page);  // 1 page
+  EXPECT_EQ(layout.Add("2.kv", {4}), 5 * page);
+  EXPECT_EQ(layout.AddContext("3.k", {1, 1}), 6 * page);  // 2 pages
+  EXPECT_EQ(layout.slot_bytes(), 8 * page);
+  EXPECT_EQ(layout.max_context(), 3 * page / 8);
+  ASSERT_EQ(layout.growing().size(), 2u);
+  EXPECT_EQ(layout.growing()[0].offset, page);
+  EXPECT_EQ(layout.growing()[0].bytes, 4 * page);
+  EXPECT_EQ(layout.growing()[1].offset, 6 * page);
+  EXPECT_EQ(layout.growing()[1].bytes, 2 * page);
+}
+
+TEST(StateLayoutTest, PayloadGrowsWithThePosition) {
+  StateLayout layout(/*max_context=*/100);
+  layout.Add("0.kv", {4});           // 16 bytes
+  layout.AddContext("1.k", {2, 3});  // 24 bytes a token
+  layout.AddWindow("1.v", 5, {2});   // 8 bytes a token, up to 40
+  EXPECT_EQ(layout.payload_bytes(), 16 + 40);
+  EXPECT_EQ(layout.bytes_per_token(), 24);
+  EXPECT_EQ(layout.PayloadBytesAt(0), 16);
+  EXPECT_EQ(layout.PayloadBytesAt(3), 16 + 3 * 24 + 3 * 8);
+  EXPECT_EQ(layout.PayloadBytesAt(50), 16 + 50 * 24 + 40);
+  using Shape = std::vector<int64_t>;
+  EXPECT_EQ(layout.fields()[0].ShapeInUse(3), Shape({4}));
+  EXPECT_EQ(layout.fields()[1].ShapeInUse(3), Shape({3, 2, 3}));
+  EXPECT_EQ(layout.fields()[1].ShapeInUse(-1), Shape({0, 2, 3}));
+  EXPECT_EQ(layout.fields()[1].ShapeInUse(101), Shape({100, 2, 3}));
+  EXPECT_EQ(layout.fields()[2].ShapeInUse(50), Shape({5, 2}));
+  EXPECT_EQ(layout.fields()[2].ElementsInUse(4), 8);
+}
+
+TEST(StateLayoutTest, FingerprintTellsGrowthApartAndIgnoresTheMaxContext) {
+  StateLayout fixed(4), context(4), longer(8), window(4), wider(4);
+  fixed.Add("a", {4, 2});
+  context.AddContext("a", {2});
+  longer.AddContext("a", {2});
+  window.AddWindow("a", 4, {2});
+  wider.AddWindow("a", 5, {2});
+  EXPECT_EQ(context.fingerprint(), longer.fingerprint());
+  EXPECT_NE(context.fingerprint(), fixed.fingerprint());
+  EXPECT_NE(context.fingerprint(), window.fingerprint());
+  EXPECT_NE(window.fingerprint(), fixed.fingerprint());
+  EXPECT_NE(window.fingerprint(), wider.fingerprint());
 }
 
 TEST(StateLayoutDeathTest, RefusesANameTwiceAndAnEmptyDimension) {

@@ -1,9 +1,11 @@
 #include "engine/state/state_pool.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <set>
 #include <thread>
@@ -101,6 +103,68 @@ TEST(StatePoolTest, ThreadsNeverShareASlot) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(pool->num_free(), 3);
+}
+
+// Resident memory of this process, in bytes.
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  statm >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// A fixed field on both sides of 4 KB a token, for up to a million tokens.
+StateLayout GrowingLayout() {
+  StateLayout layout(/*max_context=*/1 << 20);
+  layout.Add("0.kv", {100});
+  layout.AddContext("1.k", {512});
+  layout.AddContext("1.v", {512});
+  layout.Add("2.kv", {100});
+  return layout;
+}
+
+TEST(StatePoolTest, AGrowingSlotTakesAsMuchMemoryAsWasUsed) {
+  const StateLayout layout = GrowingLayout();
+  auto pool = *StatePool::Create(layout, /*num_slots=*/16);  // 64 GB
+  const int64_t before = ResidentBytes();
+  std::vector<StateSlot> slots;
+  for (int i = 0; i < 16; ++i) slots.push_back(*pool->Acquire());
+  // Pages of the fixed fields only; room for the test's own allocations.
+  EXPECT_LT(ResidentBytes() - before, 1 << 20);
+  const int64_t tokens = 1000;
+  for (StateSlot& slot : slots) {
+    for (const StateField& field : layout.fields()) {
+      std::memset(slot.data() + field.offset, 1,
+                  4 * static_cast<size_t>(field.ElementsInUse(tokens)));
+    }
+  }
+  const int64_t payload = 16 * layout.PayloadBytesAt(tokens);
+  EXPECT_GT(ResidentBytes() - before, payload);
+  EXPECT_LT(ResidentBytes() - before, payload + (1 << 20));
+  slots.clear();  // gives the memory back, not only the slot
+  EXPECT_LT(ResidentBytes() - before, 1 << 20);
+}
+
+TEST(StatePoolTest, AUsedGrowingSlotComesBackZeroed) {
+  const StateLayout layout = GrowingLayout();
+  auto pool = *StatePool::Create(layout, 1);
+  const std::vector<int64_t> rows = {0, 1, 700, (1 << 20) - 1};
+  for (int i = 0; i < 3; ++i) {
+    StateSlot slot = *pool->Acquire();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(slot.data()) %
+                  static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)),
+              0u);
+    for (const StateField& field : layout.fields()) {
+      const bool grows = field.growth != Growth::kNone;
+      for (const int64_t row : grows ? rows : std::vector<int64_t>{0}) {
+        std::byte* start = slot.data() + field.offset + row * 2048;
+        const std::span<std::byte> bytes(start, grows ? 2048 : 400);
+        EXPECT_TRUE(AllZero(bytes)) << field.name << " row " << row;
+        std::memset(bytes.data(), 0xff, bytes.size());
+      }
+    }
+  }
 }
 
 TEST(StatePoolDeathTest, ChecksThatNoSlotOutlivesThePool) {

@@ -10,6 +10,7 @@ import pathlib
 import struct
 import sys
 
+CONTEXT = 0
 MODEL, TOKENIZER = 0x1122334455667788, 0x99AABBCCDDEEFF00
 
 
@@ -36,8 +37,12 @@ def field_header(name, shape):
 
 def snapshot_v1(fields, revision=0, position=0, pending=-1, draws=0,
                 occurrences=(), window=(), window_limit=0, text=b""):
-    """`fields` lists (name, shape, values as packed f32 or as numbers)."""
-    layout = fnv1a(b"".join(field_header(n, s) for n, s, _ in fields))
+    """`fields` lists (name, shape, values[, growth]).
+
+    The shape is what is in use; growth is CONTEXT or the rows of a window."""
+    layout = fnv1a(b"".join(
+        field_header(n, [-g[0]] + s[1:] if g else s)
+        for n, s, _, *g in fields))
     body = struct.pack("<QQQ", MODEL, layout, TOKENIZER)
     body += struct.pack("<QqiI", revision, position, pending, 0)
     body += struct.pack("<QIIIII", draws, len(occurrences), len(window),
@@ -45,7 +50,7 @@ def snapshot_v1(fields, revision=0, position=0, pending=-1, draws=0,
     for token, weight, at in occurrences:
         body += struct.pack("<ifq", token, weight, at)
     body += struct.pack(f"<{len(window)}i", *window) + text
-    for name, shape, values in fields:
+    for name, shape, values, *_ in fields:
         body += field_header(name, shape)
         body += struct.pack(f"<{len(values)}f", *values)
     total = 4 + 4 + 8 + len(body) + 4
@@ -67,6 +72,15 @@ BLOBS = {
         revision=2**64 - 1, position=2**40, pending=255, draws=2**63,
         occurrences=[(0, 0.0, 0), (13, 0.75, 2**40 - 1), (255, 3.0, 2**40)],
         window=[13, 0, 255], window_limit=65536, text=b"\xf0\x9f\x8d"),
+    # Three tokens: all of them in a field that grows with the context, all in
+    # a window of 5, the latest two in one of 2 (the third in row 2 % 2).
+    "v1_growing.rprs": snapshot_v1(
+        [("0.kv", [2], [1, 2]),
+         ("1.attn_k", [3, 1, 2], [1, 2, 3, 4, 5, 6], CONTEXT),
+         ("1.attn_v", [3, 1, 2], [-1, -2, -3, -4, -5, -6], CONTEXT),
+         ("2.attn_k", [3, 1], [10, 20, 30], 5),
+         ("3.attn_k", [2, 1], [30, 20], 2)],
+        revision=2, position=3, pending=9, draws=1, window_limit=0),
 }
 
 if __name__ == "__main__":
