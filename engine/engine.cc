@@ -105,6 +105,7 @@ int64_t LoadedEngine::TakeSegments(std::span<const StepSegment> segments) {
     const int64_t count = std::ssize(segment.tokens);
     CHECK(count >= 1 && count <= max_rows_ - rows);
     CHECK(segment.slot != nullptr && segment.position >= 0);
+    CHECK(!info_.max_context || segment.position <= *info_.max_context - count);
     segments_.push_back({.first_row = rows,
                          .num_rows = count,
                          .position = segment.position,
@@ -191,8 +192,9 @@ absl::StatusOr<std::optional<Norm>> MakeOptionalNorm(
 }
 
 absl::StatusOr<Parts> BuildParts(const ModelDescription& model,
-                                 Weights& weights, Scratch& scratch) {
-  StateLayout layout;
+                                 int64_t max_context, Weights& weights,
+                                 Scratch& scratch) {
+  StateLayout layout(max_context);
   ASSIGN_OR_RETURN(
       EmbeddingTable embedding,
       weights.Embedding(model.embedding, model.vocab_size, model.d_model));
@@ -263,6 +265,8 @@ ModelInfo MakeInfo(const std::string& dir, const ModelDescription& model,
   info.weight_bytes = weights.weight_bytes();
   info.step_weight_bytes = weights.step_weight_bytes();
   info.state_bytes = layout.payload_bytes();
+  info.state_bytes_per_token = layout.bytes_per_token();
+  info.max_context = layout.max_context();
   info.weight_type = weight_type;
   info.cpu_isa = CpuIsaName();
   info.exact = weights.exact();
@@ -292,14 +296,17 @@ void LogLoaded(const ModelInfo& info, const Weights& weights) {
         {{"cpu_isa", info.cpu_isa},
          {"weights", WeightTypeName(info.weight_type)}});
   }
-  LogInfo("model loaded", {{"name", info.name},
-                           {"family", info.family},
-                           {"layers", info.description},
-                           {"parameters", info.num_parameters},
-                           {"weights", WeightTypeName(info.weight_type)},
-                           {"weight_bytes", info.weight_bytes},
-                           {"state_bytes", info.state_bytes},
-                           {"cpu_isa", info.cpu_isa}});
+  LogInfo("model loaded",
+          {{"name", info.name},
+           {"family", info.family},
+           {"layers", info.description},
+           {"parameters", info.num_parameters},
+           {"weights", WeightTypeName(info.weight_type)},
+           {"weight_bytes", info.weight_bytes},
+           {"state_bytes", info.state_bytes},
+           {"state_bytes_per_token", info.state_bytes_per_token},
+           {"max_context", info.max_context.value_or(0)},
+           {"cpu_isa", info.cpu_isa}});
 }
 
 }  // namespace
@@ -311,6 +318,12 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
         absl::StrCat("max_rows is ", options.max_rows,
                      ", it must be a multiple of ", kTileRows));
   }
+  if (options.max_context &&
+      (*options.max_context < 1 || *options.max_context > kMostContext)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_context is ", *options.max_context,
+                     ", it must be 1..", kMostContext));
+  }
   ASSIGN_OR_RETURN(const WeightType type, ResolveWeightType(options.weights));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                    Checkpoint::Open(options.model_dir));
@@ -318,7 +331,11 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
                    LoadModelDescription(options.model_dir, checkpoint));
   Scratch scratch;
   Weights weights(checkpoint, type, options.max_rows, scratch.linear());
-  ASSIGN_OR_RETURN(Parts parts, BuildParts(model, weights, scratch));
+  const int64_t max_context = options.max_context.value_or(
+      std::min(model.max_positions.value_or(StateLayout::kDefaultMaxContext),
+               StateLayout::kDefaultMaxContext));
+  ASSIGN_OR_RETURN(Parts parts,
+                   BuildParts(model, max_context, weights, scratch));
   scratch.Allocate(options.max_rows);
   ModelInfo info =
       MakeInfo(options.model_dir, model, weights, type, parts.layout);

@@ -44,7 +44,13 @@ struct ModelInfo {
   int64_t num_parameters = 0;
   int64_t weight_bytes = 0;       // as packed
   int64_t step_weight_bytes = 0;  // of those, what every step reads
-  int64_t state_bytes = 0;        // of one session, without gaps
+  // Of one session, without gaps: what does not grow with its tokens (windows
+  // counted in full), and what each token adds where softmax attention looks
+  // back on all of them.
+  int64_t state_bytes = 0;
+  int64_t state_bytes_per_token = 0;
+  // Most tokens a session can consume; none: no limit.
+  std::optional<int64_t> max_context;
   WeightType weight_type = WeightType::kF32;
   std::string cpu_isa;
   bool exact = false;  // results do not depend on batch mates, bit for bit
@@ -68,7 +74,8 @@ class Engine {
   // the logits, one row of vocab_size for every row that asked, in the order
   // of the segments; the memory is the engine's, valid and writable until the
   // next Step. CHECKs its limits: callers enforce them. Blocks for as long as
-  // the computation takes; allocates nothing.
+  // the computation takes; allocates nothing. Among the limits: no session
+  // consumes more than info().max_context tokens.
   virtual MatrixView<float> Step(std::span<const StepSegment> segments) = 0;
 };
 
@@ -76,7 +83,14 @@ struct EngineOptions {
   std::string model_dir;
   WeightType weights = WeightType::kAuto;
   int64_t max_rows = 512;  // a multiple of kTileRows
+  // Most tokens per session, for models whose state grows with them: address
+  // space that every slot reserves. None: as many as the model was made for,
+  // but no more than StateLayout::kDefaultMaxContext.
+  std::optional<int64_t> max_context = std::nullopt;
 };
+
+// Far above any published model's context.
+inline constexpr int64_t kMostContext = int64_t{1} << 24;
 
 // Loads the checkpoint in `options.model_dir` (config.json and
 // model.safetensors, or shards and their index). Uses the calling thread's

@@ -16,6 +16,7 @@ constexpr MixerEntry kMixers[] = {
     {RetentionDescription::kKind, &MakeRetention},
     {Rwkv7Description::kKind, &MakeRwkv7},
     {Rwkv7FfnDescription::kKind, &MakeRwkv7Ffn},
+    {SoftmaxAttentionDescription::kKind, &MakeSoftmaxAttention},
 };
 
 }  // namespace

@@ -64,6 +64,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7Ffn(
     const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
+    const MixerDescription& description, const MixerContext& context);
 
 }  // namespace reprise
 

@@ -28,6 +28,8 @@ absl::StatusOr<ModelDescription> DescribeFlaGatedDeltaNet(
     ConfigReader& config, const Checkpoint& checkpoint);
 absl::StatusOr<ModelDescription> DescribeFlaLinearAttention(
     ConfigReader& config, const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeFlaTransformer(
+    ConfigReader& config, const Checkpoint& checkpoint);
 absl::StatusOr<ModelDescription> DescribeFlaGatedLinearAttention(
     ConfigReader& config, const Checkpoint& checkpoint);
 absl::StatusOr<ModelDescription> DescribeFlaRetention(
@@ -46,6 +48,10 @@ absl::StatusOr<ModelDescription> DescribeStateSpacesMamba(
 // embedding and a predictor.
 absl::StatusOr<ModelDescription> DescribeFastTransformers(
     ConfigReader& config, const Checkpoint& checkpoint);
+
+// Hugging Face's LlamaForCausalLM.
+absl::StatusOr<ModelDescription> DescribeLlama(ConfigReader& config,
+                                               const Checkpoint& checkpoint);
 
 // RWKV-7, in fla's layout or that of BlinkDL/RWKV-LM.
 absl::StatusOr<ModelDescription> DescribeRwkv7(ConfigReader& config,

@@ -23,6 +23,7 @@
 #include "engine/model/delta_description.h"
 #include "engine/model/mamba_descriptions.h"
 #include "engine/model/rwkv7_description.h"
+#include "engine/model/softmax_attention_description.h"
 #include "engine/model/tensor_ref.h"
 
 namespace reprise {
@@ -96,7 +97,8 @@ using MixerDescription =
     std::variant<DeltaNetDescription, GatedFfnDescription,
                  GatedLinearAttentionDescription, LinearAttentionDescription,
                  MambaDescription, Mamba2Description, PlainFfnDescription,
-                 RetentionDescription, Rwkv7Description, Rwkv7FfnDescription>;
+                 RetentionDescription, Rwkv7Description, Rwkv7FfnDescription,
+                 SoftmaxAttentionDescription>;
 
 // The kKind of the alternative it holds.
 std::string_view MixerKind(const MixerDescription& mixer);
@@ -118,6 +120,8 @@ struct ModelDescription {
   LinearRef head;  // the weight is the embedding's where they are tied
   std::optional<NormDescription> final_norm;
   std::vector<std::vector<SublayerDescription>> layers;
+  // Longest text that the model was made for, where the config says so.
+  std::optional<int64_t> max_positions;
   std::vector<int32_t> eos_tokens;
   std::optional<int32_t> bos_token;
   // Every config field that shaped the above, with its value: part of the

@@ -26,15 +26,16 @@ std::string ValueText(const json& value) {
 
 }  // namespace
 
-ConfigReader::ConfigReader(const json& object, std::string file)
-    : object_(object), file_(std::move(file)) {
+ConfigReader::ConfigReader(const json& object, std::string file,
+                           std::string prefix)
+    : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {
   CHECK(object.is_object());
 }
 
 void ConfigReader::Refuse(std::string_view field, std::string_view reason) {
   if (!status_.ok()) return;
-  status_ = absl::InvalidArgumentError(
-      absl::StrCat(file_, ": field '", ToAbsl(field), "' ", ToAbsl(reason)));
+  status_ = absl::InvalidArgumentError(absl::StrCat(
+      file_, ": field '", prefix_, ToAbsl(field), "' ", ToAbsl(reason)));
 }
 
 const json* ConfigReader::Find(std::string_view field) {
@@ -161,6 +162,24 @@ std::vector<int64_t> ConfigReader::IntList(std::string_view field, int64_t min,
     result.push_back(CheckedInt(field, element, min, max));
   }
   return result;
+}
+
+void ConfigReader::ForEachObject(std::string_view field,
+                                 absl::FunctionRef<void(ConfigReader&)> read) {
+  const json* value = Find(field);
+  if (value == nullptr) return;
+  const json one = json::array({*value});
+  for (const json& element : value->is_array() ? *value : one) {
+    if (!element.is_object()) {
+      Refuse(field, absl::StrCat("must be an object or an array of objects, ",
+                                 "not ", ValueText(element)));
+      return;
+    }
+    ConfigReader reader(element, file_,
+                        absl::StrCat(prefix_, ToAbsl(field), "."));
+    read(reader);
+    if (status_.ok()) status_ = reader.status();
+  }
 }
 
 std::string ConfigReader::UsedFields() const {

@@ -9,8 +9,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 
 namespace reprise {
@@ -25,7 +27,8 @@ namespace reprise {
 class ConfigReader {
  public:
   // `object` is a JSON object and must outlive the reader.
-  ConfigReader(const nlohmann::json& object, std::string file);
+  ConfigReader(const nlohmann::json& object, std::string file)
+      : ConfigReader(object, std::move(file), /*prefix=*/"") {}
 
   int64_t Int(std::string_view field, int64_t min, int64_t max,
               std::optional<int64_t> fallback = std::nullopt);
@@ -43,6 +46,10 @@ class ConfigReader {
                                  double max);
   // Whether the field is there and a string.
   bool IsString(std::string_view field);
+  // Reads the object in `field`, or each object of an array of them, by its own
+  // reader, whose first error becomes this one's. Nothing if absent.
+  void ForEachObject(std::string_view field,
+                     absl::FunctionRef<void(ConfigReader&)> read);
   // Whether the field is there and not null.
   bool Has(std::string_view field);
 
@@ -56,6 +63,8 @@ class ConfigReader {
   std::string UsedFields() const;
 
  private:
+  ConfigReader(const nlohmann::json& object, std::string file,
+               std::string prefix);
   // Null if absent, or after an error.
   const nlohmann::json* Find(std::string_view field);
   template <typename T>
@@ -67,6 +76,7 @@ class ConfigReader {
 
   const nlohmann::json& object_;
   const std::string file_;
+  const std::string prefix_;  // of the fields' names in messages: "attn."
   absl::Status status_;
   std::map<std::string, std::string, std::less<>> used_;
 };

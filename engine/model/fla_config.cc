@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/model/adapters.h"
+#include "engine/model/fla_attention.h"
 #include "engine/model/json_text.h"
 
 namespace reprise {
@@ -55,11 +56,8 @@ FlaConfig ReadFlaConfig(ConfigReader& config, const FlaDefaults& defaults) {
                   absl::StrCat("is ", Quoted(activation),
                                "; supported are 'swish' and 'silu'"));
   }
-  if (config.Has("attn")) {
-    config.Refuse("attn",
-                  "asks for softmax attention in some layers, which is not "
-                  "supported");
-  }
+  result.attention =
+      ReadFlaHybridAttention(config, result.hidden_size, result.layers);
   if (config.Has("attnres_block_size")) {
     config.Refuse("attnres_block_size",
                   "asks for attention over residuals, which is not supported");
@@ -109,10 +107,13 @@ ModelDescription FlaModel(
       return FlaRmsNorm(absl::StrCat(layer, ToAbsl(name), ".weight"),
                         "hidden_size", common.norm_eps);
     };
-    model.layers.push_back({{NormPlacement::kBefore, norm("attn_norm"),
-                             mixer(absl::StrCat(layer, "attn."))},
-                            {NormPlacement::kBefore, norm("mlp_norm"),
-                             FlaFfn(absl::StrCat(layer, "mlp."), common)}});
+    const std::string attn = layer + "attn.";
+    const auto& softmax = common.attention[static_cast<size_t>(i)];
+    model.layers.push_back(
+        {{NormPlacement::kBefore, norm("attn_norm"),
+          softmax ? NamedFlaAttention(attn, *softmax) : mixer(attn)},
+         {NormPlacement::kBefore, norm("mlp_norm"),
+          FlaFfn(absl::StrCat(layer, "mlp."), common)}});
   }
   return model;
 }

@@ -4,7 +4,9 @@
 #define ENGINE_MODEL_FLA_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "engine/model/block_description.h"
@@ -20,6 +22,9 @@ struct FlaConfig {
   int64_t ffn_width = 0;
   std::string ffn_fields;  // that set ffn_width
   bool tied = false;
+  // One for each layer: the field 'attn' asks for softmax attention in some of
+  // them (without their tensors' names), in place of the family's own mixer.
+  std::vector<std::optional<SoftmaxAttentionDescription>> attention;
 };
 
 // Where families differ in what an absent field means.
@@ -39,7 +44,8 @@ NormDescription FlaRmsNorm(std::string name, std::string fields, float eps);
 LinearRef FlaLinear(std::string name, std::string fields);  // without a bias
 
 // The whole model, with mixer(ATTN) as the token mixer of the layer whose
-// tensors begin with ATTN, such as "model.layers.0.attn.".
+// tensors begin with ATTN, such as "model.layers.0.attn.", unless that layer
+// has softmax attention.
 ModelDescription FlaModel(
     const FlaConfig& common,
     absl::FunctionRef<MixerDescription(const std::string&)> mixer);

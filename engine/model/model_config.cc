@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr char kConfigFile[] = "config.json";
 constexpr char kGenerationFile[] = "generation_config.json";
+constexpr char kPositionsField[] = "max_position_embeddings";
+constexpr int64_t kMaxPositions = int64_t{1} << 40;
 constexpr JsonLimits kConfigLimits = {
     .max_bytes = 4 << 20, .max_depth = 32, .infinity = true};
 
@@ -34,10 +36,12 @@ constexpr Family kFamilies[] = {
     {"gated_deltanet", &DescribeFlaGatedDeltaNet},
     {"gla", &DescribeFlaGatedLinearAttention},
     {"linear_attn", &DescribeFlaLinearAttention},
+    {"llama", &DescribeLlama},
     {"mamba", &DescribeHfMamba},
     {"mamba2", &DescribeHfMamba2},
     {"retnet", &DescribeFlaRetention},
     {"rwkv7", &DescribeRwkv7},
+    {"transformer", &DescribeFlaTransformer},
 };
 
 // Of configs that name no model_type, as state-spaces/mamba writes them.
@@ -83,9 +87,12 @@ absl::StatusOr<ModelDescription> LoadModelDescription(
   model.family = family.model_type;
   model.config_text = config.UsedFields();
 
-  // With readers of their own: which tokens end a text does not change what a
-  // state means, so it stays out of config_text.
+  // With readers of their own: which tokens end a text, and how long one may
+  // be, does not change what a state means, so it stays out of config_text.
   ConfigReader tokens(json, kConfigFile);
+  if (!model.max_positions && tokens.Has(kPositionsField)) {
+    model.max_positions = tokens.Int(kPositionsField, 1, kMaxPositions);
+  }
   RETURN_IF_ERROR(ReadSpecialTokens(tokens, model));
   std::error_code ignored;
   if (fs::exists(folder / kGenerationFile, ignored)) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "engine/model/json_text.h"
 #include "engine/model/safetensors.h"
+#include "engine/state/state_copy.h"
 #include "engine/state/state_pool.h"
 
 namespace reprise {
@@ -102,16 +103,19 @@ class GoldenRun {
   absl::Status Run();
 
  private:
-  absl::Status RunSession(int64_t row, StateSlot& slot);
+  // Works in `slot`; `spare` takes a copy of the state.
+  absl::Status RunSession(int64_t row, StateSlot& slot, StateSlot& spare);
+  // Whether a session may have so many tokens.
+  absl::Status CheckRoom(std::string_view ids_name, int64_t tokens) const;
   // Feeds a segment and compares its logits.
   absl::Status Feed(std::string_view ids_name, std::string_view logits_name,
                     int64_t row, int64_t position, StateSlot& slot);
   // The field that the data call `name`.
-  absl::StatusOr<NamedState> FindState(std::string_view name,
+  absl::StatusOr<NamedState> FindState(std::string_view name, int64_t position,
                                        const StateSlot& slot);
   // Compares all tensors called PREFIX + "L.NAME" with the state.
   absl::Status CompareState(std::string_view prefix, int64_t row,
-                            const StateSlot& slot);
+                            int64_t position, const StateSlot& slot);
   absl::Status Continue(int64_t row, int64_t position, StateSlot& slot);
   // Compares the logits after a prompt with those that others published.
   absl::Status RunPrompt(StateSlot& slot);
@@ -139,6 +143,14 @@ double LargestDifference(std::span<const float> a, std::span<const float> b) {
   return largest;
 }
 
+absl::Status GoldenRun::CheckRoom(std::string_view ids_name,
+                                  int64_t tokens) const {
+  const std::optional<int64_t> most = engine_.info().max_context;
+  if (!most.has_value() || tokens <= *most) return absl::OkStatus();
+  return Malformed(ids_name, absl::StrCat("makes a session of ", tokens,
+                                          " tokens, at most ", *most));
+}
+
 absl::Status GoldenRun::Feed(std::string_view ids_name,
                              std::string_view logits_name, int64_t row,
                              int64_t position, StateSlot& slot) {
@@ -148,6 +160,7 @@ absl::Status GoldenRun::Feed(std::string_view ids_name,
       const std::vector<float> expected,
       ReadFloats(golden_, logits_name, {ids.batch, ids.length, vocab}));
   if (row >= ids.batch) return Malformed(ids_name, "has fewer sessions");
+  RETURN_IF_ERROR(CheckRoom(ids_name, position + ids.length));
   const std::span<const int32_t> tokens = ids.Row(row);
   const int64_t per_step = engine_.max_rows();
   for (int64_t first = 0; first < ids.length; first += per_step) {
@@ -173,6 +186,7 @@ absl::Status GoldenRun::Feed(std::string_view ids_name,
 }
 
 absl::StatusOr<NamedState> GoldenRun::FindState(std::string_view name,
+                                                int64_t position,
                                                 const StateSlot& slot) {
   for (const StateField& field : engine_.layout().fields()) {
     // Mamba-2's state: the data have [heads, head_dim, state_size].
@@ -182,23 +196,22 @@ absl::StatusOr<NamedState> GoldenRun::FindState(std::string_view name,
             std::string_view(field.name)
                 .substr(0, field.name.size() - kSwapped.size());
     if (field.name != name && !swapped) continue;
-    NamedState state{field.shape, {}};
-    state.values.resize(static_cast<size_t>(field.elements));
-    std::memcpy(state.values.data(), slot.data() + field.offset,
-                state.values.size() * sizeof(float));
+    NamedState state{field.ShapeInUse(position),
+                     FieldValues(field, position, slot.data())};
     return swapped ? SwapLastAxes(state) : state;
   }
   return Malformed(name, "has no counterpart in the model's state");
 }
 
 absl::Status GoldenRun::CompareState(std::string_view prefix, int64_t row,
-                                     const StateSlot& slot) {
+                                     int64_t position, const StateSlot& slot) {
   const int64_t batch = golden_.Find("input_ids")->shape[0];
   for (const auto& item : golden_.tensors()) {
     const std::string_view name = item.first;
     if (!name.starts_with(prefix)) continue;
     const std::string_view field_name = name.substr(prefix.size());
-    ASSIGN_OR_RETURN(const NamedState state, FindState(field_name, slot));
+    ASSIGN_OR_RETURN(const NamedState state,
+                     FindState(field_name, position, slot));
     std::vector<int64_t> shape = state.shape;
     shape.insert(shape.begin(), batch);
     ASSIGN_OR_RETURN(const std::vector<float> all,
@@ -225,6 +238,7 @@ absl::Status GoldenRun::Continue(int64_t row, int64_t position,
   ASSIGN_OR_RETURN(const Ids expected,
                    ReadIds(golden_, "greedy_ids", engine_.info().vocab_size));
   if (row >= expected.batch) return Malformed("greedy_ids", "has fewer rows");
+  RETURN_IF_ERROR(CheckRoom("greedy_ids", position + expected.length));
   for (const int32_t id : expected.Row(row)) {
     ++result_.greedy_total;
     result_.greedy_agreed += best_token_ == id;
@@ -236,19 +250,23 @@ absl::Status GoldenRun::Continue(int64_t row, int64_t position,
   return absl::OkStatus();
 }
 
-absl::Status GoldenRun::RunSession(int64_t row, StateSlot& slot) {
+absl::Status GoldenRun::RunSession(int64_t row, StateSlot& slot,
+                                   StateSlot& spare) {
   ASSIGN_OR_RETURN(const Ids ids,
                    ReadIds(golden_, "input_ids", engine_.info().vocab_size));
   RETURN_IF_ERROR(Feed("input_ids", "logits", row, /*position=*/0, slot));
-  RETURN_IF_ERROR(CompareState("state.", row, slot));
-  const std::vector<std::byte> first(slot.bytes().begin(), slot.bytes().end());
+  RETURN_IF_ERROR(CompareState("state.", row, ids.length, slot));
+  const StateLayout& layout = engine_.layout();
   if (golden_.Find("greedy_ids") != nullptr) {
+    CopyState(layout, ids.length, slot.data(), spare.data());
     RETURN_IF_ERROR(Continue(row, ids.length, slot));
-    std::copy(first.begin(), first.end(), slot.data());
+    CopyState(layout, ids.length, spare.data(), slot.data());
   }
-  if (golden_.Find("input_ids_2") != nullptr) {
+  const TensorInfo* second = golden_.Find("input_ids_2");
+  if (second != nullptr) {
     RETURN_IF_ERROR(Feed("input_ids_2", "logits_2", row, ids.length, slot));
-    RETURN_IF_ERROR(CompareState("state_2.", row, slot));
+    const int64_t position = ids.length + second->shape.back();
+    RETURN_IF_ERROR(CompareState("state_2.", row, position, slot));
   }
   return absl::OkStatus();
 }
@@ -274,12 +292,12 @@ absl::Status GoldenRun::RunPrompt(StateSlot& slot) {
 absl::Status GoldenRun::Run() {
   ASSIGN_OR_RETURN(const Ids ids,
                    ReadIds(golden_, "input_ids", engine_.info().vocab_size));
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<StatePool> pool,
-      StatePool::Create(engine_.layout().slot_bytes(), /*num_slots=*/1));
+  ASSIGN_OR_RETURN(const std::unique_ptr<StatePool> pool,
+                   StatePool::Create(engine_.layout(), /*num_slots=*/2));
   for (int64_t row = 0; row < ids.batch; ++row) {
     ASSIGN_OR_RETURN(StateSlot slot, pool->Acquire());
-    RETURN_IF_ERROR(RunSession(row, slot));
+    ASSIGN_OR_RETURN(StateSlot spare, pool->Acquire());
+    RETURN_IF_ERROR(RunSession(row, slot, spare));
   }
   if (golden_.Find("prompt_ids") == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(StateSlot slot, pool->Acquire());
