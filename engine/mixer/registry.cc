@@ -12,6 +12,7 @@ constexpr MixerEntry kMixers[] = {
     {LinearAttentionDescription::kKind, &MakeLinearAttention},
     {MambaDescription::kKind, &MakeMamba},
     {Mamba2Description::kKind, &MakeMamba2},
+    {MoeFfnDescription::kKind, &MakeMoeFfn},
     {PlainFfnDescription::kKind, &MakePlainFfn},
     {RetentionDescription::kKind, &MakeRetention},
     {Rwkv7Description::kKind, &MakeRwkv7},

@@ -56,6 +56,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(
     const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMoeFfn(
+    const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakePlainFfn(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRetention(

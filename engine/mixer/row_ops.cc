@@ -47,6 +47,9 @@ absl::StatusOr<Norm> Norm::Create(const NormDescription& description,
   norm.size_ = size;
   norm.eps_ = description.eps;
   ASSIGN_OR_RETURN(norm.weight_, weights.Vector(description.weight, size));
+  if (description.weight_less_one) {
+    for (float& weight : norm.weight_) weight += 1;
+  }
   ASSIGN_OR_RETURN(norm.bias_, weights.Vector(description.bias, size));
   return norm;
 }

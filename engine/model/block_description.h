@@ -22,6 +22,7 @@
 #include "engine/model/decay_descriptions.h"
 #include "engine/model/delta_description.h"
 #include "engine/model/mamba_descriptions.h"
+#include "engine/model/moe_description.h"
 #include "engine/model/rwkv7_description.h"
 #include "engine/model/softmax_attention_description.h"
 #include "engine/model/tensor_ref.h"
@@ -96,9 +97,9 @@ struct PlainFfnDescription {
 using MixerDescription =
     std::variant<DeltaNetDescription, GatedFfnDescription,
                  GatedLinearAttentionDescription, LinearAttentionDescription,
-                 MambaDescription, Mamba2Description, PlainFfnDescription,
-                 RetentionDescription, Rwkv7Description, Rwkv7FfnDescription,
-                 SoftmaxAttentionDescription>;
+                 MambaDescription, Mamba2Description, MoeFfnDescription,
+                 PlainFfnDescription, RetentionDescription, Rwkv7Description,
+                 Rwkv7FfnDescription, SoftmaxAttentionDescription>;
 
 // The kKind of the alternative it holds.
 std::string_view MixerKind(const MixerDescription& mixer);

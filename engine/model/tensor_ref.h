@@ -42,8 +42,9 @@ enum class NormKind { kRms, kLayer };
 struct NormDescription {
   NormKind kind = NormKind::kRms;
   float eps = 0;
-  TensorRef weight;  // none: ones
-  TensorRef bias;    // kLayer only; none: zeros
+  TensorRef weight;              // none: ones
+  TensorRef bias;                // kLayer only; none: zeros
+  bool weight_less_one = false;  // the tensor holds weight - 1
 };
 
 }  // namespace reprise

@@ -67,6 +67,7 @@ class ExampleBuilder {
 void AddDecayExamples(std::vector<MixerExample>& examples);
 void AddDeltaExamples(std::vector<MixerExample>& examples);
 void AddMambaExamples(std::vector<MixerExample>& examples);
+void AddMoeExamples(std::vector<MixerExample>& examples);
 void AddRwkv7Examples(std::vector<MixerExample>& examples);
 
 }  // namespace reprise

@@ -117,6 +117,7 @@ std::vector<MixerExample> MixerExamples() {
   AddDecayExamples(examples);
   AddDeltaExamples(examples);
   AddMambaExamples(examples);
+  AddMoeExamples(examples);
   AddRwkv7Examples(examples);
   return examples;
 }

@@ -24,6 +24,9 @@ Doubles StepOf(const MambaDescription& d, const ReferenceMixer& m,
 Doubles StepOf(const Mamba2Description& d, const ReferenceMixer& m,
                const Doubles& x, ReferenceState& state);
 
+// In moe_reference.cc.
+Doubles StepOf(const MoeFfnDescription& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
 // In rwkv7_reference.cc.
 Doubles StepOf(const Rwkv7Description& d, const ReferenceMixer& m,
                const Doubles& x, ReferenceState& state);
