@@ -26,6 +26,18 @@ TEST(ScratchTest, HasRoomForThePaddingOfEveryRowCount) {
   EXPECT_NE(scratch.Matrix(0, 100, 1).data, nullptr);
 }
 
+TEST(ScratchTest, TheKeptMatrixIsNobodysBuffer) {
+  Scratch scratch;
+  scratch.Reserve(0, 8);
+  scratch.ReserveKept(8);
+  scratch.ReserveKept(4);
+  scratch.Allocate(64);
+  const MatrixView<float> kept = scratch.Kept(64, 8);
+  kept.Row(63)[7] = 1;
+  EXPECT_NE(scratch.Matrix(0, 64, 8).data, kept.data);
+  EXPECT_EQ(scratch.Kept(64, 8).Row(63)[7], 1);
+}
+
 TEST(ScratchDeathTest, ChecksWhatWasReserved) {
   Scratch scratch;
   scratch.Reserve(1, 8);
@@ -34,6 +46,7 @@ TEST(ScratchDeathTest, ChecksWhatWasReserved) {
   EXPECT_DEATH(scratch.Matrix(0, 1, 1), "");
   EXPECT_DEATH(scratch.Matrix(1, 64, 9), "");
   EXPECT_DEATH(scratch.Matrix(1, 65, 8), "");
+  EXPECT_DEATH(scratch.Kept(1, 1), "");
 }
 
 }  // namespace

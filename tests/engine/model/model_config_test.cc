@@ -5,14 +5,12 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "tests/support/safetensors_writer.h"
-#include "tests/support/temp_dir.h"
+#include "tests/engine/model/model_folder.h"
 
 namespace reprise {
 namespace {
@@ -22,42 +20,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-json GoldenConfig(const std::string& name) {
-  std::ifstream file(std::string(REPRISE_TESTDATA) + "/golden/" + name +
-                     "/config.json");
-  EXPECT_TRUE(file.good()) << name;
-  return json::parse(file);
-}
-
-// Loads descriptions from a folder whose checkpoint has the tensors `names`.
-class Folder {
- public:
-  explicit Folder(const std::vector<std::string>& names = {}) {
-    SafetensorsWriter writer;
-    for (const std::string& name : names) writer.AddF32(name, {1}, {1});
-    dir_.Write("model.safetensors", writer.File());
-  }
-  absl::StatusOr<ModelDescription> Load(const json& config) {
-    return LoadText(config.dump());
-  }
-  absl::StatusOr<ModelDescription> LoadText(const std::string& config) {
-    dir_.Write("config.json", config);
-    const auto checkpoint = Checkpoint::Open(dir_.path());
-    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-    return LoadModelDescription(dir_.path(), *checkpoint);
-  }
-  const TempDir& dir() const { return dir_; }
-
- private:
-  TempDir dir_;
-};
-
 const LinearAttentionDescription& Attention(const ModelDescription& model) {
   return std::get<LinearAttentionDescription>(model.layers[0][0].mixer);
 }
 
 TEST(ModelConfigTest, DescribesFlaLinearAttention) {
-  const auto model = Folder().Load(GoldenConfig("linear_attn_elu_gqa_tied"));
+  const auto model =
+      ModelFolder().Load(GoldenConfig("linear_attn_elu_gqa_tied"));
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->family, "linear_attn");
   EXPECT_EQ(model->vocab_size, 320);
@@ -88,7 +57,7 @@ TEST(ModelConfigTest, DescribesFlaLinearAttention) {
 }
 
 TEST(ModelConfigTest, DescribesFastTransformers) {
-  const auto model = Folder().Load(GoldenConfig("fast_transformers_elu"));
+  const auto model = ModelFolder().Load(GoldenConfig("fast_transformers_elu"));
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->d_model, 64);
   EXPECT_EQ(model->head.bias.name, "predictor.bias");
@@ -118,7 +87,7 @@ TEST(ModelConfigTest, KnowsEveryFeatureMapOfFla) {
   json config = GoldenConfig("linear_attn_elu");
   for (const auto& row : kMaps) {
     config["feature_map"] = row.name;
-    const auto model = Folder().Load(config);
+    const auto model = ModelFolder().Load(config);
     ASSERT_TRUE(model.ok()) << row.name << ": " << model.status();
     const LinearAttentionDescription& attention = Attention(*model);
     EXPECT_EQ(attention.feature_map, row.map);
@@ -135,7 +104,7 @@ TEST(ModelConfigTest, TiedFeatureMapsUseTheTensorThatIsThere) {
   const std::string attn = "model.layers.0.attn.";
   for (const char* map : {"feature_map_q", "feature_map_k"}) {
     const std::string name = attn + map + ".layer.weight";
-    const auto model = Folder({name}).Load(config);
+    const auto model = ModelFolder({name}).Load(config);
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_EQ(Attention(*model).q_layers.layer1.weight.name, name);
     EXPECT_EQ(Attention(*model).k_layers.layer1.weight.name, name);
@@ -146,7 +115,7 @@ TEST(ModelConfigTest, ReadsSpecialTokensFromBothFiles) {
   json config = GoldenConfig("linear_attn_elu");
   config["eos_token_id"] = {5, 6};
   config["bos_token_id"] = nullptr;
-  Folder folder;
+  ModelFolder folder;
   auto model = folder.Load(config);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_THAT(model->eos_tokens, ElementsAre(5, 6));
@@ -167,12 +136,12 @@ TEST(ModelConfigTest, ReadsSpecialTokensFromBothFiles) {
 
 TEST(ModelConfigTest, ConfigTextHoldsWhatShapesTheModelOnly) {
   json config = GoldenConfig("linear_attn_elu");
-  const std::string text = Folder().Load(config)->config_text;
+  const std::string text = ModelFolder().Load(config)->config_text;
   config["transformers_version"] = "9";
   config["eos_token_id"] = 3;
-  EXPECT_EQ(Folder().Load(config)->config_text, text);
+  EXPECT_EQ(ModelFolder().Load(config)->config_text, text);
   config["norm_eps"] = 1e-5;
-  EXPECT_THAT(Folder().Load(config)->config_text, Not(text));
+  EXPECT_THAT(ModelFolder().Load(config)->config_text, Not(text));
 }
 
 struct BadField {
@@ -182,11 +151,11 @@ struct BadField {
 };
 
 void ExpectRefusals(const json& good, std::span<const BadField> cases) {
-  ASSERT_TRUE(Folder().Load(good).ok());
+  ASSERT_TRUE(ModelFolder().Load(good).ok());
   for (const BadField& bad : cases) {
     json config = good;
     config[bad.field] = bad.value;
-    const auto model = Folder().Load(config);
+    const auto model = ModelFolder().Load(config);
     ASSERT_FALSE(model.ok()) << bad.field << " = " << bad.value;
     EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
     const std::string message(model.status().message());
@@ -200,7 +169,7 @@ TEST(ModelConfigTest, RefusesBadFlaConfigsNamingTheField) {
   const BadField kCases[] = {
       {"model_type", nullptr, "is missing"},
       {"model_type", "gpt2",
-       "is 'gpt2'; known are fast_transformers, linear_attn"},
+       "is 'gpt2'; known are delta_net, "},
       {"model_type", 3, "must be a string"},
       {"vocab_size", nullptr, "is missing"},
       {"vocab_size", 0, "must be a whole number"},
@@ -244,7 +213,7 @@ TEST(ModelConfigTest, RefusesFeaturesThatTheKernelsCannotHold) {
   json config = GoldenConfig("linear_attn_elu");
   config["hidden_size"] = 512;
   config["feature_map"] = "dpfp";
-  EXPECT_THAT(std::string(Folder().Load(config).status().message()),
+  EXPECT_THAT(std::string(ModelFolder().Load(config).status().message()),
               HasSubstr("field 'feature_map' makes 2048 features per head, "
                         "the limit is 1024"));
 }
@@ -267,7 +236,7 @@ TEST(ModelConfigTest, RefusesBadFastTransformersConfigsNamingTheField) {
 }
 
 TEST(ModelConfigTest, RefusesFilesThatAreNoConfig) {
-  Folder folder;
+  ModelFolder folder;
   EXPECT_THAT(std::string(folder.LoadText("[").status().message()),
               HasSubstr("config.json is not JSON"));
   EXPECT_THAT(std::string(folder.LoadText("[]").status().message()),

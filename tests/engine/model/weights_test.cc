@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
@@ -29,6 +30,19 @@ class WeightsTest : public ::testing::Test {
   }
   Weights Make() {
     return Weights(Open(), WeightType::kF32, /*max_rows=*/4, scratch_);
+  }
+
+  // One row through a Linear.
+  std::vector<float> ApplyTo(const std::vector<float>& row,
+                             const absl::StatusOr<Linear>& linear) {
+    EXPECT_TRUE(linear.ok()) << linear.status();
+    std::vector<float> x(static_cast<size_t>(PaddedRows(1) * linear->in()));
+    std::vector<float> y(static_cast<size_t>(PaddedRows(1) * linear->out()));
+    std::copy(row.begin(), row.end(), x.begin());
+    linear->Apply({x.data(), 1, linear->in()}, {y.data(), 1, linear->out()},
+                  scratch_);
+    y.resize(static_cast<size_t>(linear->out()));
+    return y;
   }
 
   SafetensorsWriter writer_;
@@ -58,6 +72,44 @@ TEST_F(WeightsTest, StacksMatricesAlongTheirOutputs) {
   EXPECT_EQ(y[2], 85);
   EXPECT_EQ(weights.num_parameters(), 8);
   EXPECT_GE(weights.weight_bytes(), 8 * 4);
+}
+
+TEST_F(WeightsTest, TakesRowsOutOfATensorInTheOrderAsked) {
+  // Two matrices [3, 2] in one tensor; rows 4, 5 and then 0.
+  writer_.AddF32("w", {2, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  Weights weights = Make();
+  LinearRef ref{.weight = {"w", "x"}, .bias = {}};
+  ref.stored_shape = {2, 3, 2};
+  ref.rows = {{4, 2}, {0, 1}};
+  const LinearPart parts[] = {{ref, 3}};
+  EXPECT_THAT(ApplyTo({1, 100}, weights.MakeLinear(parts, 2)),
+              ElementsAre(1009, 1211, 201));
+  EXPECT_EQ(weights.num_parameters(), 12) << "the tensor is counted whole";
+  EXPECT_THAT(weights.UnusedTensors(), IsEmpty());
+}
+
+TEST_F(WeightsTest, TurnsTransposedMatricesAndTakesBiasesOfAnyShape) {
+  writer_.AddF32("w", {2, 3}, {1, 2, 3, 4, 5, 6});
+  writer_.AddF32("b", {1, 1, 3}, {0.5F, 0.25F, 0});
+  Weights weights = Make();
+  LinearRef ref{.weight = {"w", "x"}, .bias = {"b", "x"}};
+  ref.transposed = true;
+  ref.bias_shape = {1, 1, 3};
+  const LinearPart parts[] = {{ref, 3}};
+  EXPECT_THAT(ApplyTo({1, 100}, weights.MakeLinear(parts, 2)),
+              ElementsAre(401.5F, 502.25F, 603));
+}
+
+TEST_F(WeightsTest, NamesTheStoredShapeThatATensorOfPartsShouldHave) {
+  writer_.AddF32("w", {5, 2}, std::vector<float>(10));
+  Weights weights = Make();
+  LinearRef ref{.weight = {"w", "num_experts"}, .bias = {}};
+  ref.stored_shape = {2, 3, 2};
+  ref.rows = {{0, 3}};
+  const LinearPart parts[] = {{ref, 3}};
+  EXPECT_EQ(std::string(weights.MakeLinear(parts, 2).status().message()),
+            "tensor 'w' has shape [5, 2], config.json's num_experts needs "
+            "[2, 3, 2]");
 }
 
 TEST_F(WeightsTest, NamesTensorShapeAndFieldThatDisagree) {
