@@ -277,6 +277,7 @@ absl::Status GoldenRun::RunPrompt(StateSlot& slot) {
   if (ids.length > engine_.max_rows()) {
     return Malformed("prompt_ids", "is longer than a step");
   }
+  RETURN_IF_ERROR(CheckRoom("prompt_ids", ids.length));
   const StepSegment segment{.tokens = ids.Row(0), .slot = slot.data()};
   const std::span<const float> logits = engine_.Step({&segment, 1}).RowSpan(0);
   for (const char* name : {"prompt_logits", "rwkvcpp_expected_logits"}) {

@@ -11,26 +11,6 @@ namespace {
 
 double SiluOf(double x) { return x * Sigmoid(x); }
 
-// The convolution of the newest row, `x`, whose predecessors are in `window`:
-// [channels, taps], the newest last.
-Doubles Convolved(const ShortConvDescription& d, const Doubles& x,
-                  const ReferenceTensors& tensors, Doubles& window) {
-  const size_t taps = static_cast<size_t>(d.taps);
-  window.resize(x.size() * taps);
-  const Doubles& weight = tensors.at(d.weight.name);
-  Doubles y;
-  for (size_t c = 0; c < x.size(); ++c) {
-    double sum = 0;
-    for (size_t j = 0; j < taps; ++j) {
-      double& cell = window[c * taps + j];
-      cell = j + 1 < taps ? window[c * taps + j + 1] : x[c];
-      sum += weight[c * taps + j] * cell;
-    }
-    y.push_back(d.silu ? SiluOf(sum) : sum);
-  }
-  return y;
-}
-
 void Activate(HeadActivation activation, Doubles& x) {
   for (double& v : x) {
     switch (activation) {

@@ -64,6 +64,7 @@ class ExampleBuilder {
 };
 
 // The examples of each family that has a file of its own.
+void AddAttentionExamples(std::vector<MixerExample>& examples);
 void AddDecayExamples(std::vector<MixerExample>& examples);
 void AddDeltaExamples(std::vector<MixerExample>& examples);
 void AddMambaExamples(std::vector<MixerExample>& examples);

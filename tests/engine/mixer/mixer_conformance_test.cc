@@ -15,6 +15,7 @@
 #include "engine/kernels/state_kernels.h"
 #include "engine/mixer/mixer.h"
 #include "engine/mixer/registry.h"
+#include "engine/state/state_copy.h"
 #include "tests/engine/mixer/mixer_examples.h"
 #include "tests/engine/mixer/reference.h"
 #include "tests/support/safetensors_writer.h"
@@ -66,7 +67,7 @@ class Harness {
     auto checkpoint =
         Checkpoint::OpenFile(dir.Write("m.safetensors", writer.File()));
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-    Weights weights(*checkpoint, type, kMaxRows);
+    Weights weights(*checkpoint, type, kMaxRows, scratch_.linear());
     if (example.before) before_ = Make(*example.before, kLayerBefore, weights);
     mixer_ = Make(example.description, /*layer=*/0, weights);
     EXPECT_TRUE(weights.UnusedTensors().empty());
@@ -140,7 +141,7 @@ class Harness {
   }
 
   const MixerExample& example_;
-  StateLayout layout_;
+  StateLayout layout_{/*max_context=*/kMaxRows};
   Scratch scratch_;
   std::unique_ptr<Mixer> before_;  // or null
   std::unique_ptr<Mixer> mixer_;
@@ -250,9 +251,10 @@ TEST_P(MixerConformanceTest, AgreesWithPlainLoopsInDouble) {
     ++fields;
     const Doubles& values = state.at(field.name.substr(2));
     const Floats wanted(values.begin(), values.end());
-    ASSERT_EQ(std::ssize(wanted), field.elements) << field.name;
-    const auto first = session.slot.begin() + field.offset / 4;
-    const Floats got(first, first + field.elements);
+    const Floats got =
+        FieldValues(field, session.position,
+                    reinterpret_cast<const std::byte*>(session.slot.data()));
+    ASSERT_EQ(wanted.size(), got.size()) << field.name;
     EXPECT_LE(LargestDifference(got, wanted),
               StateTolerance() * std::max(1.0, LargestMagnitude(wanted)))
         << field.name;

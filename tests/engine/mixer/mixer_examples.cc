@@ -114,6 +114,7 @@ std::vector<MixerExample> MixerExamples() {
       WithOutputNorm("LinearAttentionT2r", FeatureMap::kT2r, {4, 4, 16, 16}));
   examples.push_back(
       WithOutputNorm("LinearAttentionDpfp", FeatureMap::kDpfp, {2, 2, 8, 16}));
+  AddAttentionExamples(examples);
   AddDecayExamples(examples);
   AddDeltaExamples(examples);
   AddMambaExamples(examples);

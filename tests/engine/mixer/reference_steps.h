@@ -7,7 +7,11 @@
 
 namespace reprise {
 
-// As ReferenceMixer::Step. In decay_reference.cc.
+// As ReferenceMixer::Step. In attention_reference.cc.
+Doubles StepOf(const SoftmaxAttentionDescription& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
+
+// In decay_reference.cc.
 Doubles StepOf(const RetentionDescription& d, const ReferenceMixer& m,
                const Doubles& x, ReferenceState& state);
 Doubles StepOf(const GatedLinearAttentionDescription& d,
