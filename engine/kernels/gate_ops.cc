@@ -39,6 +39,10 @@ HWY_INLINE V SoftplusOf(D d, V x) {
   return hn::Add(above, hn::Log1p(d, e));
 }
 
+void Exp(float* x, int64_t n) {
+  Map(x, n, [](auto d, auto v) HWY_ATTR { return ExpOf(d, v); });
+}
+
 void Sigmoid(float* x, int64_t n) {
   Map(x, n, [](auto d, auto v) HWY_ATTR {
     const auto one = hn::Set(d, 1.0f);
@@ -110,6 +114,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace reprise {
 
+HWY_EXPORT(Exp);
 HWY_EXPORT(Sigmoid);
 HWY_EXPORT(Softplus);
 HWY_EXPORT(Tanh);
@@ -119,6 +124,8 @@ HWY_EXPORT(PowerOfSigmoid);
 HWY_EXPORT(ExpOfProduct);
 HWY_EXPORT(Interpolate);
 HWY_EXPORT(MultiplyAdd);
+
+void Exp(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Exp)(x, n); }
 
 void Sigmoid(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Sigmoid)(x, n); }
 

@@ -7,8 +7,9 @@
 
 namespace reprise {
 
-// In place: 1 / (1 + exp(-x)); log(1 + exp(x)); tanh(x); max(x, 0)^2;
+// In place: exp(x); 1 / (1 + exp(-x)); log(1 + exp(x)); tanh(x); max(x, 0)^2;
 // exp(-exp(x)).
+void Exp(float* x, int64_t n);
 void Sigmoid(float* x, int64_t n);
 void Softplus(float* x, int64_t n);
 void Tanh(float* x, int64_t n);

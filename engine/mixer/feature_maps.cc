@@ -1,10 +1,13 @@
 #include "engine/mixer/feature_maps.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
+#include "engine/base/log.h"
 #include "engine/base/status_macros.h"
+#include "engine/kernels/gate_ops.h"
 #include "engine/kernels/simd_ops.h"
 #include "engine/mixer/row_ops.h"
 
@@ -39,6 +42,25 @@ void Dpfp(const float* x, int64_t d, float* out) {
   }
 }
 
+// exp([u, -u] - temperature |x|^2 / 2 - ln(n) / 2) of n features, u being
+// sqrt(temperature) times the n / 2 projections of the `d` numbers of x.
+void Favor(const float* x, int64_t d, const float* projections,
+           const FeatureLayers& layers, float* out) {
+  const int64_t half = layers.random_features / 2;
+  const float root = std::sqrt(layers.temperature);
+  float squares = 0;
+  for (int64_t i = 0; i < d; ++i) squares += x[i] * x[i];
+  const float shift =
+      0.5F * (layers.temperature * squares +
+              std::log(static_cast<float>(layers.random_features)));
+  for (int64_t i = 0; i < half; ++i) {
+    const float u = root * projections[i];
+    out[i] = u - shift;
+    out[half + i] = -u - shift;
+  }
+  Exp(out, 2 * half);
+}
+
 // One head of one row. `in` is what the map's layers made of x where it has
 // any, else x; it may be `out` where the map works in place.
 void MapHead(FeatureMap map, const float* in, int64_t d, float* out) {
@@ -64,6 +86,8 @@ void MapHead(FeatureMap map, const float* in, int64_t d, float* out) {
     case FeatureMap::kDpfp:
       Dpfp(in, d, out);
       break;
+    case FeatureMap::kFavor:
+      CHECK(!"Favor needs x besides its projections");
   }
 }
 
@@ -72,6 +96,7 @@ int64_t LayerOutputs(FeatureMap map) {
   switch (map) {
     case FeatureMap::kElementwiseProduct:
       return 2;
+    case FeatureMap::kFavor:
     case FeatureMap::kHedgehog:
     case FeatureMap::kT2r:
       return 1;
@@ -85,17 +110,20 @@ int64_t LayerOutputs(FeatureMap map) {
 absl::StatusOr<FeatureMapper> FeatureMapper::Create(
     const Options& options, const FeatureLayers& layers,
     const MixerContext& context) {
-  FeatureMapper mapper(options);
+  FeatureMapper mapper(options, layers);
   const int64_t outputs = LayerOutputs(options.map);
   if (outputs > 0) {
-    std::vector<LinearPart> parts = {{layers.layer1, options.dim}};
-    if (outputs == 2) parts.push_back({layers.layer2, options.dim});
+    const int64_t dim = options.map == FeatureMap::kFavor
+                            ? layers.random_features / 2
+                            : options.dim;
+    std::vector<LinearPart> parts = {{layers.layer1, dim}};
+    if (outputs == 2) parts.push_back({layers.layer2, dim});
     ASSIGN_OR_RETURN(Linear linear, context.weights.MakeHeadLinear(
                                         parts, options.dim, options.heads));
     mapper.layers_ = std::move(linear);
-    const int64_t width = options.heads * options.dim;
-    context.scratch.Reserve(options.packed_buffer, width);
-    context.scratch.Reserve(options.layers_buffer, width * outputs);
+    context.scratch.Reserve(options.packed_buffer, options.heads * options.dim);
+    context.scratch.Reserve(options.layers_buffer,
+                            options.heads * dim * outputs);
   }
   if (!mapper.in_place()) {
     context.scratch.Reserve(options.result_buffer,
@@ -139,7 +167,12 @@ MatrixView<float> FeatureMapper::Apply(MatrixView<float> x,
   ForEach(x.rows, out.cols, [&](int64_t row) {
     for (int64_t head = 0; head < heads; ++head) {
       float* to = out.Row(row) + head * features;
-      MapHead(options_.map, in.Row(row) + head * in_dim, options_.dim, to);
+      const float* from = in.Row(row) + head * in_dim;
+      if (options_.map == FeatureMap::kFavor) {
+        Favor(x.Row(row) + head * options_.dim, options_.dim, from, favor_, to);
+      } else {
+        MapHead(options_.map, from, options_.dim, to);
+      }
       if (options_.sum_to_one) {
         Scale(1 / (Sum(to, features) + kSumEpsilon), features, to);
       }

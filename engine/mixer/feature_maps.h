@@ -37,14 +37,18 @@ class FeatureMapper {
   // place, else the result buffer.
   MatrixView<float> Apply(MatrixView<float> x, Scratch& scratch) const;
 
-  int64_t feature_dim() const { return FeatureDim(options_.map, options_.dim); }
+  int64_t feature_dim() const {
+    return FeatureDim(options_.map, options_.dim, favor_);
+  }
 
  private:
-  explicit FeatureMapper(const Options& options) : options_(options) {}
+  FeatureMapper(const Options& options, const FeatureLayers& layers)
+      : options_(options), favor_(layers) {}
   bool in_place() const;
   MatrixView<float> ApplyLayers(MatrixView<float> x, Scratch& scratch) const;
 
   Options options_;
+  FeatureLayers favor_;           // its numbers, for kFavor
   std::optional<Linear> layers_;  // [dim] to [dim] or [layer1 | layer2]
 };
 

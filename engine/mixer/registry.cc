@@ -15,8 +15,11 @@ constexpr MixerEntry kMixers[] = {
     {MoeFfnDescription::kKind, &MakeMoeFfn},
     {PlainFfnDescription::kKind, &MakePlainFfn},
     {RetentionDescription::kKind, &MakeRetention},
+    {Rwkv4TimeMixDescription::kKind, &MakeRwkv4TimeMix},
     {Rwkv7Description::kKind, &MakeRwkv7},
     {Rwkv7FfnDescription::kKind, &MakeRwkv7Ffn},
+    {RwkvChannelMixDescription::kKind, &MakeRwkvChannelMix},
+    {RwkvTimeMixDescription::kKind, &MakeRwkvTimeMix},
     {SoftmaxAttentionDescription::kKind, &MakeSoftmaxAttention},
 };
 

@@ -62,9 +62,15 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakePlainFfn(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRetention(
     const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv4TimeMix(
+    const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7Ffn(
+    const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkvChannelMix(
+    const MixerDescription& description, const MixerContext& context);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkvTimeMix(
     const MixerDescription& description, const MixerContext& context);
 absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
     const MixerDescription& description, const MixerContext& context);

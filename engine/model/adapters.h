@@ -44,6 +44,17 @@ absl::StatusOr<ModelDescription> DescribeHfMamba2(ConfigReader& config,
 absl::StatusOr<ModelDescription> DescribeStateSpacesMamba(
     ConfigReader& config, const Checkpoint& checkpoint);
 
+// RWKV-4 of transformers, and in the original layout of BlinkDL/RWKV-LM; RWKV-5
+// in that one; RWKV-6 in that one and in fla's.
+absl::StatusOr<ModelDescription> DescribeHfRwkv4(ConfigReader& config,
+                                                 const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeOriginalRwkv4(
+    ConfigReader& config, const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeRwkv5(ConfigReader& config,
+                                               const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeRwkv6(ConfigReader& config,
+                                               const Checkpoint& checkpoint);
+
 // idiap/fast-transformers' encoder with causal linear attention, between an
 // embedding and a predictor.
 absl::StatusOr<ModelDescription> DescribeFastTransformers(

@@ -24,6 +24,7 @@
 #include "engine/model/mamba_descriptions.h"
 #include "engine/model/moe_description.h"
 #include "engine/model/rwkv7_description.h"
+#include "engine/model/rwkv_descriptions.h"
 #include "engine/model/softmax_attention_description.h"
 #include "engine/model/tensor_ref.h"
 
@@ -37,17 +38,24 @@ enum class FeatureMap {
   kElementwiseProduct,  // layer1(x) * layer2(x)
   kHedgehog,            // softmax([2 y, -2 y]), y = layer1(x)
   kT2r,                 // relu(layer1(x))
+  kFavor,               // exp([u, -u] - c), u = random projections of x
   kDpfp,                // u * roll(u, j) for j = 1..4, u = [relu(x), -relu(x)]
 };
-
-// Features that the map makes of d numbers.
-int64_t FeatureDim(FeatureMap map, int64_t d);
 
 // The map's own layers, [d, d] each, shared by all heads.
 struct FeatureLayers {
   LinearRef layer1;
   LinearRef layer2;  // kElementwiseProduct only
+  // kFavor (Choromanski et al. 2021, FAVOR+), with n features: layer1 is the
+  // projection, [n / 2, d], and phi(x) is
+  //   exp([u, -u] - temperature |x|^2 / 2 - ln(n) / 2),
+  //   u = sqrt(temperature) layer1(x)
+  int64_t random_features = 0;
+  float temperature = 1;
 };
+
+// Features that the map makes of d numbers.
+int64_t FeatureDim(FeatureMap map, int64_t d, const FeatureLayers& layers);
 
 // Causal linear attention: S += k v^T, o = scale q S (see
 // engine/kernels/decay_kernels.h), then an output projection.
@@ -98,8 +106,10 @@ using MixerDescription =
     std::variant<DeltaNetDescription, GatedFfnDescription,
                  GatedLinearAttentionDescription, LinearAttentionDescription,
                  MambaDescription, Mamba2Description, MoeFfnDescription,
-                 PlainFfnDescription, RetentionDescription, Rwkv7Description,
-                 Rwkv7FfnDescription, SoftmaxAttentionDescription>;
+                 PlainFfnDescription, RetentionDescription,
+                 Rwkv4TimeMixDescription, Rwkv7Description, Rwkv7FfnDescription,
+                 RwkvChannelMixDescription, RwkvTimeMixDescription,
+                 SoftmaxAttentionDescription>;
 
 // The kKind of the alternative it holds.
 std::string_view MixerKind(const MixerDescription& mixer);

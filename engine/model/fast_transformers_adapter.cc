@@ -1,6 +1,7 @@
 // Models of idiap/fast-transformers: the arguments of its
 // TransformerEncoderBuilder as config fields, its modules' names as tensor
 // names.
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,12 +27,32 @@ struct EncoderConfig {
   float attention_eps = 0;
   float norm_eps = 0;
   bool final_norm = true;
+  int64_t favor_features = 0;  // 0: the map is elu(x) + 1
+  float favor_temperature = 0;
 
   int64_t d_model() const { return heads * value_dim; }
 };
 
 // What sets the width of the rows: the builder derives it from these.
 constexpr char kWidthFields[] = "n_heads and value_dimensions";
+
+void ReadFeatureMap(ConfigReader& config, EncoderConfig& result) {
+  const std::string map = config.String("feature_map");
+  if (map == "favor") {
+    result.favor_features = config.Int("favor_n_dims", 2, kMaxKeyDim);
+    result.favor_temperature = static_cast<float>(config.Number(
+        "favor_softmax_temp", 0, 1e6,
+        /*fallback=*/1 / std::sqrt(static_cast<double>(result.key_dim))));
+    if (result.favor_features % 2 != 0) {
+      config.Refuse("favor_n_dims", absl::StrCat("is ", result.favor_features,
+                                                 ", which is odd"));
+    }
+  } else if (map != "elu") {
+    config.Refuse(
+        "feature_map",
+        absl::StrCat("is ", Quoted(map), "; supported are 'elu' and 'favor'"));
+  }
+}
 
 EncoderConfig ReadEncoderConfig(ConfigReader& config) {
   EncoderConfig result;
@@ -61,14 +82,7 @@ EncoderConfig ReadEncoderConfig(ConfigReader& config) {
                   absl::StrCat("is ", Quoted(attention),
                                "; supported is 'causal-linear'"));
   }
-  const std::string map = config.String("feature_map");
-  if (map == "favor") {
-    config.Refuse("feature_map",
-                  "is 'favor': random features (FAVOR+) are not supported");
-  } else if (map != "elu") {
-    config.Refuse("feature_map",
-                  absl::StrCat("is ", Quoted(map), "; supported is 'elu'"));
-  }
+  ReadFeatureMap(config, result);
   return result;
 }
 
@@ -103,6 +117,17 @@ LinearAttentionDescription EncoderAttention(const EncoderConfig& config,
   d.v = projection("value", kWidthFields);
   d.o = projection("out", kWidthFields);
   d.feature_map = FeatureMap::kEluPlusOne;
+  if (config.favor_features > 0) {
+    // One map for queries and keys, which the encoder stores as [d, n / 2].
+    d.feature_map = FeatureMap::kFavor;
+    d.q_layers.layer1.weight = {
+        layer + "attention.inner_attention.feature_map.omega",
+        "query_dimensions and favor_n_dims"};
+    d.q_layers.layer1.transposed = true;
+    d.q_layers.random_features = config.favor_features;
+    d.q_layers.temperature = config.favor_temperature;
+    d.k_layers = d.q_layers;
+  }
   d.normalize = true;
   d.epsilon = config.attention_eps;
   return d;

@@ -81,7 +81,7 @@ LinearAttentionDescription ReadLinearAttention(ConfigReader& config,
   d.key_dim = ReadFlaHeadDim(config, "expand_k", common.hidden_size, d.heads);
   d.value_dim = ReadFlaHeadDim(config, "expand_v", common.hidden_size, d.heads);
   d.feature_map = ReadFeatureMap(config);
-  const int64_t features = FeatureDim(d.feature_map, d.key_dim);
+  const int64_t features = FeatureDim(d.feature_map, d.key_dim, {});
   if (features > kMaxKeyDim) {
     config.Refuse(
         "feature_map",

@@ -40,6 +40,10 @@ constexpr Family kFamilies[] = {
     {"mamba", &DescribeHfMamba},
     {"mamba2", &DescribeHfMamba2},
     {"retnet", &DescribeFlaRetention},
+    {"rwkv", &DescribeHfRwkv4},
+    {"rwkv4", &DescribeOriginalRwkv4},
+    {"rwkv5", &DescribeRwkv5},
+    {"rwkv6", &DescribeRwkv6},
     {"rwkv7", &DescribeRwkv7},
     {"transformer", &DescribeFlaTransformer},
 };

@@ -133,14 +133,25 @@ absl::StatusOr<Linear> Weights::Pack(std::span<const LinearPart> parts,
     }
     bias_rest = bias_rest.subspan(rows);
   }
-  ASSIGN_OR_RETURN(
-      Linear linear,
-      Linear::Create(MatrixView<const float>(weight.data(), out, in), bias,
-                     {.type = as.type, .max_rows = as.max_rows}));
+  return PackMatrix({weight.data(), out, in}, bias, as);
+}
+
+absl::StatusOr<Linear> Weights::PackMatrix(MatrixView<const float> weight,
+                                           std::span<const float> bias,
+                                           PackAs as) {
+  ASSIGN_OR_RETURN(Linear linear,
+                   Linear::Create(weight, bias,
+                                  {.type = as.type, .max_rows = as.max_rows}));
   linear.Reserve(scratch_);
   weight_bytes_ += linear.packed_bytes();
   exact_ = exact_ && linear.exact();
   return linear;
+}
+
+absl::StatusOr<Linear> Weights::PackHeadLinear(MatrixView<const float> weight,
+                                               std::span<const float> bias) {
+  return PackMatrix(weight, bias,
+                    {.type = WeightType::kF32, .max_rows = max_rows_});
 }
 
 absl::StatusOr<Linear> Weights::MakeLinear(std::span<const LinearPart> parts,

@@ -65,6 +65,10 @@ class Weights {
   // small maps that every head applies on its own.
   absl::StatusOr<Linear> MakeHeadLinear(std::span<const LinearPart> parts,
                                         int64_t in, int64_t rows_per_row);
+  // Likewise of numbers that were read before: W, [out, in], and its bias or
+  // none.
+  absl::StatusOr<Linear> PackHeadLinear(MatrixView<const float> weight,
+                                        std::span<const float> bias);
   // `size` numbers; empty if `ref` names no tensor.
   absl::StatusOr<std::vector<float>> Vector(const TensorRef& ref, int64_t size);
   // The same for a tensor of any shape, row-major.
@@ -103,6 +107,8 @@ class Weights {
                           std::span<float> out);
   absl::StatusOr<Linear> Pack(std::span<const LinearPart> parts, int64_t in,
                               PackAs as);
+  absl::StatusOr<Linear> PackMatrix(MatrixView<const float> weight,
+                                    std::span<const float> bias, PackAs as);
 
   const Checkpoint& checkpoint_;
   const WeightType type_;

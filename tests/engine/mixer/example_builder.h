@@ -70,6 +70,7 @@ void AddDeltaExamples(std::vector<MixerExample>& examples);
 void AddMambaExamples(std::vector<MixerExample>& examples);
 void AddMoeExamples(std::vector<MixerExample>& examples);
 void AddRwkv7Examples(std::vector<MixerExample>& examples);
+void AddRwkvExamples(std::vector<MixerExample>& examples);
 
 }  // namespace reprise
 

@@ -39,7 +39,14 @@ LinearAttentionDescription Attention(ExampleBuilder& builder,
     d.q_layers.layer1 = layer("q1", layer_bias);
     d.k_layers.layer1 = layer("k1", layer_bias);
   }
-  d.scale = 1 / std::sqrt(static_cast<float>(FeatureDim(map, d.key_dim)));
+  if (map == FeatureMap::kFavor) {
+    d.q_layers.layer1 = builder.Linear("omega", 14, d.key_dim, false);
+    d.q_layers.random_features = 28;
+    d.q_layers.temperature = 0.3F;
+    d.k_layers = d.q_layers;
+  }
+  d.scale =
+      1 / std::sqrt(static_cast<float>(FeatureDim(map, d.key_dim, d.q_layers)));
   d.epsilon = 1e-10F;
   return d;
 }
@@ -105,6 +112,8 @@ std::vector<MixerExample> MixerExamples() {
                                 FeatureMap::kHedgehog, {3, 3, 16, 16}));
   examples.push_back(
       WithOutputNorm("LinearAttentionRelu", FeatureMap::kRelu, {2, 2, 32, 64}));
+  examples.push_back(
+      Normalized("LinearAttentionFavor", FeatureMap::kFavor, {2, 2, 12, 20}));
   examples.push_back(WithOutputNorm("LinearAttentionIdentity",
                                     FeatureMap::kIdentity, {6, 3, 7, 9}));
   examples.push_back(WithOutputNorm("LinearAttentionProduct",
@@ -120,6 +129,7 @@ std::vector<MixerExample> MixerExamples() {
   AddMambaExamples(examples);
   AddMoeExamples(examples);
   AddRwkv7Examples(examples);
+  AddRwkvExamples(examples);
   return examples;
 }
 

@@ -41,6 +41,19 @@ Doubles Features(FeatureMap map, const FeatureLayers& layers, const Doubles& x,
       for (double& v : f) v /= sum;
       return f;
     }
+    case FeatureMap::kFavor: {
+      const double n = static_cast<double>(layers.random_features);
+      double shift = std::log(n) / 2;
+      for (const double v : x) shift += layers.temperature * v * v / 2;
+      for (const double sign : {1.0, -1.0}) {
+        for (const double u : layer(layers.layer1)) {
+          f.push_back(std::exp(
+              sign * std::sqrt(static_cast<double>(layers.temperature)) * u -
+              shift));
+        }
+      }
+      return f;
+    }
     case FeatureMap::kT2r:
       for (const double v : layer(layers.layer1)) {
         f.push_back(std::max(v, 0.0));
@@ -69,7 +82,7 @@ Doubles StepOf(const LinearAttentionDescription& d, const ReferenceMixer& m,
   const Doubles q = Apply(d.q, x, m.tensors, m.rounding);
   const Doubles k = Apply(d.k, x, m.tensors, m.rounding);
   const Doubles v = Apply(d.v, x, m.tensors, m.rounding);
-  const int64_t features = FeatureDim(d.feature_map, d.key_dim);
+  const int64_t features = FeatureDim(d.feature_map, d.key_dim, d.q_layers);
   Doubles& s = state["recurrent"];
   s.resize(static_cast<size_t>(d.heads * features * d.value_dim));
   Doubles& z = state["z"];

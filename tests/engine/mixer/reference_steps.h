@@ -37,6 +37,14 @@ Doubles StepOf(const Rwkv7Description& d, const ReferenceMixer& m,
 Doubles StepOf(const Rwkv7FfnDescription& d, const ReferenceMixer& m,
                const Doubles& x, ReferenceState& state);
 
+// In rwkv_reference.cc.
+Doubles StepOf(const RwkvTimeMixDescription& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
+Doubles StepOf(const Rwkv4TimeMixDescription& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
+Doubles StepOf(const RwkvChannelMixDescription& d, const ReferenceMixer& m,
+               const Doubles& x, ReferenceState& state);
+
 }  // namespace reprise
 
 #endif  // TESTS_ENGINE_MIXER_REFERENCE_STEPS_H_

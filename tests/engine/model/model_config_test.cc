@@ -91,7 +91,8 @@ TEST(ModelConfigTest, KnowsEveryFeatureMapOfFla) {
     ASSERT_TRUE(model.ok()) << row.name << ": " << model.status();
     const LinearAttentionDescription& attention = Attention(*model);
     EXPECT_EQ(attention.feature_map, row.map);
-    EXPECT_EQ(FeatureDim(attention.feature_map, attention.key_dim),
+    EXPECT_EQ(FeatureDim(attention.feature_map, attention.key_dim,
+                         attention.q_layers),
               row.features);
     EXPECT_FLOAT_EQ(attention.scale,
                     1 / std::sqrt(static_cast<float>(row.features)));
@@ -222,8 +223,8 @@ TEST(ModelConfigTest, RefusesBadFastTransformersConfigsNamingTheField) {
   const BadField kCases[] = {
       {"attention_type", "full", "is 'full'; supported is 'causal-linear'"},
       {"attention_type", nullptr, "is missing"},
-      {"feature_map", "favor", "FAVOR+"},
-      {"feature_map", "relu", "is 'relu'; supported is 'elu'"},
+      {"feature_map", "favor", "'favor_n_dims' is missing"},
+      {"feature_map", "relu", "is 'relu'; supported are 'elu' and 'favor'"},
       {"activation", "tanh", "is 'tanh'; supported are 'relu' and 'gelu'"},
       {"n_layers", nullptr, "is missing"},
       {"n_heads", 0, "must be a whole number"},

@@ -1,0 +1,163 @@
+#include "engine/kernels/gate_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "tests/engine/kernels/simd_targets.h"
+
+namespace reprise {
+namespace {
+
+using Floats = std::vector<float>;
+
+constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+Floats RandomFloats(size_t n, uint32_t seed, float scale) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0, scale);
+  Floats values(n);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+// What every function is checked on: all tails, and what is large or nothing.
+std::vector<Floats> Inputs() {
+  std::vector<Floats> inputs;
+  for (size_t n = 1; n <= 40; ++n) {
+    inputs.push_back(RandomFloats(n, static_cast<uint32_t>(n), 6));
+  }
+  inputs.push_back({0.0F, 1e-20F, -1e-20F, 60.0F, -60.0F, 1e4F, -1e4F});
+  return inputs;
+}
+
+// Checks `op` in place against `reference` to `ulps` epsilons.
+void CheckOp(const std::function<void(float*, int64_t)>& op,
+             const std::function<double(double)>& reference, double ulps) {
+  ForEveryTarget([&] {
+    for (const Floats& x : Inputs()) {
+      Floats y = x;
+      y.push_back(12345);
+      op(y.data(), std::ssize(x));
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double exact = reference(x[i]);
+        ASSERT_NEAR(y[i], exact,
+                    ulps * kEpsilon * std::abs(exact) +
+                        std::numeric_limits<float>::min())
+            << "x = " << x[i];
+      }
+      ASSERT_EQ(y.back(), 12345);
+    }
+    float nan = kNan;
+    op(&nan, 1);
+    EXPECT_TRUE(std::isnan(nan));
+  });
+}
+
+double Softplus64(double x) {
+  return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+}
+
+TEST(GateOpsTest, Sigmoid) {
+  CheckOp(
+      Sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 4);
+}
+
+TEST(GateOpsTest, Softplus) { CheckOp(Softplus, Softplus64, 4); }
+
+TEST(GateOpsTest, Tanh) {
+  CheckOp(
+      Tanh, [](double x) { return std::tanh(x); }, 6);
+}
+
+TEST(GateOpsTest, SquaredRelu) {
+  CheckOp(
+      SquaredRelu, [](double x) { return std::pow(std::max(x, 0.0), 2); }, 1);
+}
+
+TEST(GateOpsTest, Exp) {
+  // Up to where the largest float is near.
+  CheckOp(
+      [](float* x, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) x[i] = std::min(x[i], 80.0F);
+        Exp(x, n);
+      },
+      [](double x) { return std::exp(std::min(x, 80.0)); }, 4);
+}
+
+// The inner exponential errs by an epsilon or two, and the outer one turns that
+// into as many epsilons times its exponent; what is below 1e-38 is 0.
+TEST(GateOpsTest, ExpMinusExp) {
+  ForEveryTarget([] {
+    for (const Floats& x : Inputs()) {
+      Floats y = x;
+      ExpMinusExp(y.data(), std::ssize(y));
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double inner = std::exp(static_cast<double>(x[i]));
+        const double exact = std::exp(-inner);
+        ASSERT_NEAR(y[i], exact,
+                    (4 + 4 * std::min(inner, 100.0)) * kEpsilon * exact +
+                        std::numeric_limits<float>::min())
+            << x[i];
+      }
+    }
+    float nan = kNan;
+    ExpMinusExp(&nan, 1);
+    EXPECT_TRUE(std::isnan(nan));
+  });
+}
+
+TEST(GateOpsTest, PowerOfSigmoid) {
+  for (const float min_log : {-1e30F, -0.12F}) {
+    const SigmoidPower power = {.factor = 1.0F / 16, .min_log = min_log};
+    ForEveryTarget([&] {
+      for (const Floats& x : Inputs()) {
+        Floats y = x;
+        PowerOfSigmoid(power, std::ssize(y), y.data());
+        for (size_t i = 0; i < x.size(); ++i) {
+          const double log =
+              std::max(-Softplus64(-x[i]) / 16, static_cast<double>(min_log));
+          ASSERT_NEAR(
+              y[i], std::exp(log),
+              (4 + 4 * std::min(-log, 100.0)) * kEpsilon * std::exp(log) +
+                  std::numeric_limits<float>::min())
+              << x[i];
+        }
+      }
+    });
+  }
+}
+
+TEST(GateOpsTest, FunctionsOfSeveralRows) {
+  ForEveryTarget([] {
+    for (size_t n = 1; n <= 40; ++n) {
+      const Floats a = RandomFloats(n, 1, 2);
+      const Floats b = RandomFloats(n, 2, 2);
+      const Floats c = RandomFloats(n, 3, 2);
+      const auto size = static_cast<int64_t>(n);
+      Floats exponentials(n), between(n), sum = c;
+      ExpOfProduct(a.data(), b.data(), size, exponentials.data());
+      Interpolate(a.data(), b.data(), c.data(), size, between.data());
+      MultiplyAdd(a.data(), b.data(), size, sum.data());
+      for (size_t i = 0; i < n; ++i) {
+        const double x = a[i], y = b[i], t = c[i];
+        const double product = std::exp(x * y);
+        EXPECT_NEAR(exponentials[i], product,
+                    (4 + 2 * std::abs(x * y)) * kEpsilon * product);
+        const double sizes = std::abs(x) + std::abs(y - x) * std::abs(t);
+        EXPECT_NEAR(between[i], x + (y - x) * t, 3 * kEpsilon * sizes);
+        EXPECT_NEAR(sum[i], x * y + t,
+                    kEpsilon * (std::abs(x * y) + std::abs(t)));
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace reprise
