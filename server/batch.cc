@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/log.h"
 
 namespace reprise {
@@ -20,6 +21,27 @@ int64_t LogitRows(const StepSegment& segment) {
       return static_cast<int64_t>(segment.tokens.size());
   }
   return 0;
+}
+
+// InvalidArgument for a turn that has nothing to begin with, or no room for
+// the tokens that it asks for.
+absl::Status CheckStart(const TurnRequest& request, const SessionRecord& record,
+                        std::optional<int64_t> max_context) {
+  const bool pending = record.pending_token.has_value();
+  if (request.prompt.empty() && !pending) {
+    return absl::InvalidArgumentError(
+        "input: is empty, and the session has no token to continue from");
+  }
+  const int64_t tokens = record.position + (pending ? 1 : 0) +
+                         static_cast<int64_t>(request.prompt.size());
+  if (!max_context.has_value() ||
+      tokens + request.max_new_tokens <= *max_context) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "stopping.max_new_tokens: ", request.max_new_tokens, " tokens after ",
+      tokens, " of the conversation are more than the model's context, ",
+      *max_context));
 }
 
 }  // namespace
@@ -70,19 +92,18 @@ void Batch::Add(std::unique_ptr<Turn> added) {
   turn.started.resumed_from = turn.source;
   turn.started.resume_reason = lease.resume_reason();
   turn.started.revision = record.revision;
-  if (turn.request.prompt.empty() && !record.pending_token.has_value()) {
+  if (absl::Status status =
+          CheckStart(turn.request, record, engine_.layout().max_context());
+      !status.ok()) {
     turn.leases->clear();
     leases_ -= leases;
     running_ -= leases;
-    Close(turn, absl::InvalidArgumentError(
-                    "input: is empty, and the session has no token to "
-                    "continue from"));
+    Close(turn, std::move(status));
     return;
   }
   turn.completions.push_back(std::make_unique<Completion>(
       turn, std::make_unique<Sequence>(turn.request, tokenizer_,
-                                       engine_.layout().slot_bytes(),
-                                       std::move(lease))));
+                                       engine_.layout(), std::move(lease))));
   Completion& first = *turn.completions.front();
   if (!turn.request.prompt_logprobs) PushStarted(turn);
   if (first.sequence->prompt_read()) PromptRead(turn);

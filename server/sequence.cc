@@ -1,7 +1,6 @@
 #include "server/sequence.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "engine/base/log.h"
@@ -9,10 +8,10 @@
 namespace reprise {
 
 Sequence::Sequence(const TurnRequest& request, const Tokenizer& tokenizer,
-                   int64_t slot_bytes, SessionLease lease)
+                   const StateLayout& layout, SessionLease lease)
     : request_(request),
       tokenizer_(tokenizer),
-      slot_bytes_(slot_bytes),
+      layout_(layout),
       sampling_(request.sampling),
       lease_(std::move(lease)),
       decoder_(tokenizer),
@@ -40,7 +39,7 @@ Sequence::Sequence(const TurnRequest& request, const Tokenizer& tokenizer,
 Sequence::Sequence(const Sequence& first, int32_t index, SessionLease lease)
     : request_(first.request_),
       tokenizer_(first.tokenizer_),
-      slot_bytes_(first.slot_bytes_),
+      layout_(first.layout_),
       sampling_(first.sampling_),
       banned_(first.banned_),
       lease_(std::move(lease)),
@@ -58,7 +57,7 @@ Sequence::Sequence(const Sequence& first, int32_t index, SessionLease lease)
 std::unique_ptr<Sequence> Sequence::Fork(int32_t index, SessionLease lease) {
   CHECK(prompt_read_ && generated_ == 0);
   lease.MarkChanged();
-  std::memcpy(lease.slot(), lease_.slot(), static_cast<size_t>(slot_bytes_));
+  CopyState(layout_, lease_.record().position, lease_.slot(), lease.slot());
   lease.record() = lease_.record();
   return std::unique_ptr<Sequence>(
       new Sequence(*this, index, std::move(lease)));
@@ -169,11 +168,8 @@ void Sequence::KeepCopy() {
   if (!held_.all_shown()) return;
   held_.Clear();
   if (!keeps_session() || request_.stop.empty()) return;
-  if (copy_ == nullptr) {
-    copy_ = std::make_unique<Copy>();
-    copy_->slot.resize(static_cast<size_t>(slot_bytes_));
-  }
-  std::memcpy(copy_->slot.data(), lease_.slot(), copy_->slot.size());
+  if (copy_ == nullptr) copy_ = std::make_unique<Copy>();
+  copy_->state.Save(layout_, lease_.record().position, lease_.slot());
   copy_->record = lease_.record();
   copy_->record.pending_text = decoder_.pending();
 }
@@ -274,7 +270,7 @@ void Sequence::GoBack(size_t kept, size_t cut) {
   }
   feed.insert(feed.end(), tokens->begin(), tokens->end());
   SessionRecord& record = lease_.record();
-  std::memcpy(lease_.slot(), copy_->slot.data(), copy_->slot.size());
+  copy_->state.Restore(layout_, lease_.slot());
   record = copy_->record;
   if (kept > 0) record.sampler.draws = held_.tokens()[kept - 1].draws;
   if (kept > 0 || cut > 0) record.pending_text.clear();

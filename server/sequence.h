@@ -30,6 +30,8 @@
 #include "absl/status/status.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
+#include "engine/state/state_copy.h"
+#include "engine/state/state_layout.h"
 #include "engine/tokenizer.h"
 #include "server/held_text.h"
 #include "server/session_lease.h"
@@ -45,7 +47,7 @@ class Sequence {
   // `request` and `tokenizer` must outlive the sequence. CHECKs that there is
   // a token to start from: the session's or the prompt's.
   Sequence(const TurnRequest& request, const Tokenizer& tokenizer,
-           int64_t slot_bytes, SessionLease lease);
+           const StateLayout& layout, SessionLease lease);
 
   // The `index`-th completion of the same prompt, in a slot of its own. Call
   // it on the first completion, when the prompt was just read.
@@ -91,7 +93,7 @@ class Sequence {
 
   // Where the sequence goes back to.
   struct Copy {
-    std::vector<std::byte> slot;
+    StateUndo state;
     SessionRecord record;
   };
 
@@ -110,7 +112,7 @@ class Sequence {
 
   const TurnRequest& request_;
   const Tokenizer& tokenizer_;
-  const int64_t slot_bytes_;
+  const StateLayout& layout_;
   SamplingParams sampling_;      // with the completion's own seed
   std::vector<int32_t> banned_;  // until there are min_new_tokens
   SessionLease lease_;

@@ -15,12 +15,6 @@ namespace {
 
 constexpr size_t kMaxIdLength = 128;
 
-std::string EncodeEmptySession(const ModelFingerprints& fingerprints,
-                               const StateLayout& layout) {
-  const std::vector<std::byte> zeros(static_cast<size_t>(layout.slot_bytes()));
-  return EncodeSnapshot(fingerprints, SessionRecord(), layout, zeros);
-}
-
 uint64_t NumTokens(const SessionRecord& record) {
   return static_cast<uint64_t>(record.position) +
          (record.pending_token.has_value() ? 1 : 0);
@@ -114,8 +108,9 @@ SessionManager::Impl::Impl(const ModelFingerprints& fingerprints,
       metrics(metrics),
       clock(clock),
       options(options),
-      empty_snapshot(EncodeEmptySession(fingerprints, layout)),
       pool(std::move(pool)),
+      empty_snapshot(EncodeSnapshot(fingerprints, SessionRecord(), layout,
+                                    this->pool->Acquire()->bytes())),
       cache(options.memory_tier_bytes) {}
 
 absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
@@ -130,7 +125,7 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
         " and max_sessions is ", options.max_sessions, ", must be positive"));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<StatePool> pool,
-                   StatePool::Create(layout.slot_bytes(), options.num_slots));
+                   StatePool::Create(layout, options.num_slots));
   ASSIGN_OR_RETURN(const SnapshotStore::Usage usage, store.GetUsage());
   auto impl = std::make_unique<Impl>(fingerprints, layout, vocab_size, store,
                                      metrics, clock, options, std::move(pool));

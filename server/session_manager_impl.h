@@ -72,10 +72,10 @@ struct SessionManager::Impl {
   Metrics& metrics;
   const Clock& clock;
   const SessionManagerOptions options;
-  const std::string empty_snapshot;  // of a session without tokens
 
   // The order matters: the table gives its slots back to the pool.
   const std::unique_ptr<StatePool> pool;
+  const std::string empty_snapshot;  // of a session without tokens
   SessionCache cache;
   SessionTable table;
   // Sessions in the store: followed here, put right by every Sweep.
