@@ -169,8 +169,7 @@ void ExpectRefusals(const json& good, std::span<const BadField> cases) {
 TEST(ModelConfigTest, RefusesBadFlaConfigsNamingTheField) {
   const BadField kCases[] = {
       {"model_type", nullptr, "is missing"},
-      {"model_type", "gpt2",
-       "is 'gpt2'; known are delta_net, "},
+      {"model_type", "gpt2", "is 'gpt2'; known are delta_net, "},
       {"model_type", 3, "must be a string"},
       {"vocab_size", nullptr, "is missing"},
       {"vocab_size", 0, "must be a whole number"},
@@ -193,7 +192,7 @@ TEST(ModelConfigTest, RefusesBadFlaConfigsNamingTheField) {
       {"hidden_act", "gelu", "is 'gelu'"},
       {"intermediate_size", 0, "must be a whole number"},
       {"tie_word_embeddings", "yes", "must be true or false"},
-      {"attn", {{"layers", {1}}, {"num_heads", 2}}, "softmax attention"},
+      {"attn", 3, "must be an object or an array of objects"},
       {"attnres_block_size", 2, "is not supported"},
       {"eos_token_id", 256, "must be a whole number in 0..255"},
       {"eos_token_id", {1, -1}, "must be a whole number in 0..255"},
@@ -223,7 +222,6 @@ TEST(ModelConfigTest, RefusesBadFastTransformersConfigsNamingTheField) {
   const BadField kCases[] = {
       {"attention_type", "full", "is 'full'; supported is 'causal-linear'"},
       {"attention_type", nullptr, "is missing"},
-      {"feature_map", "favor", "'favor_n_dims' is missing"},
       {"feature_map", "relu", "is 'relu'; supported are 'elu' and 'favor'"},
       {"activation", "tanh", "is 'tanh'; supported are 'relu' and 'gelu'"},
       {"n_layers", nullptr, "is missing"},
@@ -234,6 +232,13 @@ TEST(ModelConfigTest, RefusesBadFastTransformersConfigsNamingTheField) {
       {"layer_norm_eps", "x", "must be a number"},
   };
   ExpectRefusals(GoldenConfig("fast_transformers_elu"), kCases);
+}
+
+TEST(ModelConfigTest, RefusesRandomFeaturesOfNoStatedNumber) {
+  json config = GoldenConfig("fast_transformers_elu");
+  config["feature_map"] = "favor";
+  EXPECT_THAT(std::string(ModelFolder().Load(config).status().message()),
+              HasSubstr("config.json: field 'favor_n_dims' is missing"));
 }
 
 TEST(ModelConfigTest, RefusesFilesThatAreNoConfig) {
