@@ -139,9 +139,9 @@ absl::StatusOr<Linear> Weights::Pack(std::span<const LinearPart> parts,
 absl::StatusOr<Linear> Weights::PackMatrix(MatrixView<const float> weight,
                                            std::span<const float> bias,
                                            PackAs as) {
-  ASSIGN_OR_RETURN(Linear linear,
-                   Linear::Create(weight, bias,
-                                  {.type = as.type, .max_rows = as.max_rows}));
+  ASSIGN_OR_RETURN(
+      Linear linear,
+      Linear::Create(weight, bias, {.type = as.type, .max_rows = as.max_rows}));
   linear.Reserve(scratch_);
   weight_bytes_ += linear.packed_bytes();
   exact_ = exact_ && linear.exact();

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "engine/base/parallel.h"
+#include "engine/kernels/decay_kernels.h"
 #include "engine/kernels/linear.h"
 #include "engine/kernels/simd_ops.h"
-#include "engine/kernels/decay_kernels.h"
 #include "hwy/aligned_allocator.h"
 
 namespace reprise {
@@ -122,20 +122,20 @@ void RunState(benchmark::State& state, int64_t rows, bool normalize,
   std::fill_n(s.get(), width * dim, 0.5f);
   auto z = RandomFloats(width);
   const DecayArgs args = {.q = q.data(),
-                                    .k = k.data(),
-                                    .v = v.data(),
-                                    .o = o.data(),
-                                    .q_stride = width,
-                                    .k_stride = width,
-                                    .v_stride = width,
-                                    .o_stride = width,
-                                    .rows = rows,
-                                    .last_head = heads,
-                                    .key_dim = dim,
-                                    .value_dim = dim,
-                                    .normalize = normalize,
-                                    .s = s.get(),
-                                    .z = normalize ? z.data() : nullptr};
+                          .k = k.data(),
+                          .v = v.data(),
+                          .o = o.data(),
+                          .q_stride = width,
+                          .k_stride = width,
+                          .v_stride = width,
+                          .o_stride = width,
+                          .rows = rows,
+                          .last_head = heads,
+                          .key_dim = dim,
+                          .value_dim = dim,
+                          .normalize = normalize,
+                          .s = s.get(),
+                          .z = normalize ? z.data() : nullptr};
   for (auto _ : state) {
     kernel(args);
     benchmark::ClobberMemory();
