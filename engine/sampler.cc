@@ -77,6 +77,7 @@ SampledToken Sampler::Sample(std::span<float> logits,
   if (token < 0) {
     result.token = 0;
     result.logprob = kNever;
+    result.possible = false;
   }
   return result;
 }

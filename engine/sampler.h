@@ -68,6 +68,8 @@ struct TokenLogprob {
 struct SampledToken {
   int32_t token = 0;
   float logprob = 0;  // under softmax(logits), as the model gave them
+  // False if no token could be chosen: then `token` is 0 and means nothing.
+  bool possible = true;
   std::vector<TokenLogprob> top;  // most likely first, as many as asked for
 };
 
@@ -88,8 +90,8 @@ class Sampler {
   // overwritten; `params` are valid. Advances `memory.draws` by one unless
   // greedy, and nothing else: call RememberToken for every token that joins the
   // session. `position` is that of the token being chosen. Ties go to the lower
-  // id. Not-finite logits are treated as -infinity; if none is left, token 0 is
-  // returned with log-probability -infinity. Takes time linear in the
+  // id. Not-finite logits are treated as -infinity; if none is left, or the
+  // rest is banned, the result is not `possible`. Takes time linear in the
   // vocabulary; allocates nothing but SampledToken::top.
   SampledToken Sample(std::span<float> logits, const SamplingParams& params,
                       const SampleOptions& options, int64_t position,

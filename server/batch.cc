@@ -289,7 +289,7 @@ void Batch::Finish(Completion& completion) {
   --running_;
   if (!sequence.status().ok()) {
     DropLease(completion);
-    Close(completion.turn, sequence.status());
+    Failed(completion.turn, sequence.status());
     return;
   }
   if (!sequence.to_commit()) {
@@ -307,7 +307,7 @@ void Batch::Finish(Completion& completion) {
 void Batch::Committed(Completion& completion) {
   --leases_;
   if (!completion.revision.ok()) {
-    Close(completion.turn, completion.revision.status());
+    Failed(completion.turn, completion.revision.status());
     return;
   }
   Finished(completion, *completion.revision);
@@ -316,6 +316,13 @@ void Batch::Committed(Completion& completion) {
 void Batch::DropLease(Completion& completion) {
   SessionLease dropped = completion.sequence->TakeLease();
   --leases_;
+}
+
+// The turn's other completions hold leases and may be committing: it is closed
+// with the last of them.
+void Batch::Failed(Turn& turn, const absl::Status& status) {
+  turn.status = status;
+  if (--turn.unfinished == 0) Close(turn, turn.status);
 }
 
 void Batch::Finished(Completion& completion, std::optional<uint64_t> revision) {

@@ -69,6 +69,7 @@ class Batch {
   void Finish(Completion& completion);
   void Finished(Completion& completion, std::optional<uint64_t> revision);
   void DropLease(Completion& completion);
+  void Failed(Turn& turn, const absl::Status& status);
   void Close(Turn& turn, absl::Status status);
   RequestTimings TimingsOf(const Completion& completion) const;
 

@@ -148,8 +148,13 @@ void Sequence::Advance(int64_t rows, MatrixView<float> logits,
   options.logprob = request_.logprobs.has_value();
   options.top_logprobs = request_.logprobs.value_or(0);
   if (generated_ < request_.min_new_tokens) options.banned = banned_;
-  Accept(sampler.Sample(logits.RowSpan(0), sampling_, options, record.position,
-                        record.sampler));
+  SampledToken sampled = sampler.Sample(logits.RowSpan(0), sampling_, options,
+                                        record.position, record.sampler);
+  if (!sampled.possible) {
+    Fail(absl::InternalError("the model's output is not finite"));
+    return;
+  }
+  Accept(std::move(sampled));
 }
 
 void Sequence::Interrupt(FinishReason reason, bool keep) {
@@ -259,9 +264,7 @@ void Sequence::GoBack(size_t kept, size_t cut) {
   }
   absl::StatusOr<std::vector<int32_t>> tokens = EncodeExactly(tokenizer_, rest);
   if (!tokens.ok()) {
-    status_ = tokens.status();
-    discard_ = true;
-    End(FinishReason::kStopString);
+    Fail(tokens.status());
     return;
   }
   std::vector<int32_t> feed = {*copy_->record.pending_token};
@@ -285,6 +288,12 @@ void Sequence::End(FinishReason reason) {
   stage_ = Stage::kEnded;
   if (prompt_read_) lease_.record().pending_text = decoder_.pending();
   copy_ = nullptr;
+}
+
+void Sequence::Fail(absl::Status status) {
+  status_ = std::move(status);
+  discard_ = true;
+  End(FinishReason::kStop);
 }
 
 bool Sequence::keeps_session() const {

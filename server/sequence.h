@@ -109,6 +109,7 @@ class Sequence {
   void StopAt(const StopMatch& match);
   void GoBack(size_t kept, size_t cut);
   void End(FinishReason reason);
+  void Fail(absl::Status status);  // ends it; the session stays as it was
 
   const TurnRequest& request_;
   const Tokenizer& tokenizer_;

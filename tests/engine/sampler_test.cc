@@ -86,7 +86,7 @@ TEST(SamplerTest, NeverChoosesALogitThatIsNotFinite) {
   EXPECT_EQ(scored.top.size(), 2u);
 }
 
-TEST(SamplerTest, ReturnsTokenZeroIfNothingIsLeft) {
+TEST(SamplerTest, SaysSoIfNothingIsLeft) {
   const std::vector<int32_t> banned = {0, 1};
   for (const float temperature : {0.0f, 1.0f}) {
     SamplingParams params;
@@ -94,14 +94,17 @@ TEST(SamplerTest, ReturnsTokenZeroIfNothingIsLeft) {
     SamplerMemory memory;
     const SampledToken none =
         Sample({kNan, kInf}, params, memory, WithLogprobs(2));
+    EXPECT_FALSE(none.possible);
     EXPECT_EQ(none.token, 0);
     EXPECT_EQ(none.logprob, -kInf);
     EXPECT_TRUE(none.top.empty());
     const SampledToken all_banned =
         Sample({1, 2}, params, memory, {.banned = banned});
+    EXPECT_FALSE(all_banned.possible);
     EXPECT_EQ(all_banned.token, 0);
     EXPECT_EQ(all_banned.logprob, -kInf);
-    EXPECT_EQ(memory.draws, temperature == 0 ? 0u : 2u);
+    EXPECT_TRUE(Sample({kNan, 2}, params, memory).possible);
+    EXPECT_EQ(memory.draws, temperature == 0 ? 0u : 3u);
   }
 }
 

@@ -331,5 +331,46 @@ TEST(SchedulerEndTest, WhatIsLeftWhenTheSchedulerEndsIsUnavailable) {
   }
 }
 
+// ---- A model that overflows -------------------------------------------------
+
+TEST(SchedulerEndTest, OutputThatIsNotFiniteEndsTheTurnAndLeavesTheSession) {
+  for (const float temperature : {0.0f, 1.0f}) {
+    SchedulerRig rig;
+    rig.Run(MakeTurn("s", rig.Encode("ab cd"), 5));
+    const auto before = rig.Look("s");
+    TurnRequest request = MakeTurn("s", rig.Encode("ab"), 8);
+    request.sampling.temperature = temperature;
+    rig.engine.overflows = true;
+    Answer answer = rig.Run(request);
+    ASSERT_TRUE(answer.status.has_value());
+    EXPECT_TRUE(absl::IsInternal(*answer.status));
+    EXPECT_THAT(answer.status->ToString(), HasSubstr("is not finite"));
+    EXPECT_EQ(answer.text(), "");
+    EXPECT_THAT(answer.finished, IsEmpty());
+    rig.engine.overflows = false;
+    const auto after = rig.Look("s");
+    EXPECT_EQ(after.tokens, before.tokens);
+    EXPECT_EQ(after.record.revision, 1u);
+    EXPECT_TRUE(rig.Run(request).status->ok());
+  }
+}
+
+TEST(SchedulerEndTest, OutputThatIsNotFiniteEndsAllCompletionsOfATurn) {
+  SchedulerRig rig;
+  TurnRequest request = MakeTurn("", rig.Encode("ab cd"), 50);
+  request.n = 3;
+  auto stream = rig.Submit(request);
+  for (int i = 0; i < 6; ++i) rig.Round();
+  rig.engine.overflows = true;
+  rig.RunUntilIdle();
+  Answer answer;
+  answer.Read(*stream);
+  ASSERT_TRUE(answer.status.has_value());
+  EXPECT_TRUE(absl::IsInternal(*answer.status));
+  EXPECT_EQ(rig.sessions->num_free_slots(), rig.sessions->num_slots());
+  rig.engine.overflows = false;
+  EXPECT_TRUE(rig.Run(MakeTurn("", rig.Encode("ab"), 3)).status->ok());
+}
+
 }  // namespace
 }  // namespace reprise

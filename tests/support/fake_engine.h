@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <set>
 #include <span>
 #include <vector>
@@ -122,6 +123,7 @@ class FakeEngine : public Engine {
 
   // Called at the start of a step, if set.
   std::function<void(std::span<const StepSegment>)> before_step;
+  bool overflows = false;  // logits are not numbers from now on
   int64_t steps = 0;
   int64_t total_rows = 0;  // of all steps
 
@@ -132,7 +134,8 @@ class FakeEngine : public Engine {
   }
   void WriteLogits(const FakeState& state, int64_t row) {
     for (int64_t v = 0; v < options_.vocab_size; ++v) {
-      logits_[row * options_.vocab_size + v] = state.Logit(v);
+      logits_[row * options_.vocab_size + v] =
+          overflows ? std::numeric_limits<float>::quiet_NaN() : state.Logit(v);
     }
   }
 
