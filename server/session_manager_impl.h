@@ -49,6 +49,12 @@ struct SessionManager::Impl {
 
   // -- session_upkeep.cc --
 
+  // ResourceExhausted if there are max_sessions. Nothing is reserved: sessions
+  // that are being made at the same moment all see the same room, and turns
+  // that make one are counted when they commit. So the limit may be passed by
+  // as many as are made at once, at most the slots and the executor's threads.
+  // It keeps the disk from filling without end, for which that is near enough,
+  // and num_stored counts them, so that no more follow.
   absl::Status CheckRoomForOne() const;
   absl::StatusOr<SessionInfo> PutNew(const SessionKey& key,
                                      StoredSession stored,
@@ -62,6 +68,9 @@ struct SessionManager::Impl {
   void SuspendIdle();
   absl::Status DeleteAllExpired();
   absl::Status DeleteExpired(const SessionKey& key);
+  // Deletes the claimed session, resident or not, if it has expired, and
+  // returns whether it had. Errors of the store's Delete.
+  absl::StatusOr<bool> DropIfExpired(SessionClaim& claim);
   bool Expired(const StoredSession& stored) const;
   SessionPlace Place(const SessionKey& key) const;
 

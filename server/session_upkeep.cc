@@ -48,7 +48,6 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::PutNew(
   stored.created_unix_ms = now_unix_ms;
   stored.updated_unix_ms = now_unix_ms;
   RenewExpiry(now_unix_ms, stored);
-  RETURN_IF_ERROR(CheckRoomForOne());
   const absl::Status exists = absl::AlreadyExistsError(
       absl::StrCat("session ", key.id, " exists already"));
   // Claimed, so that nobody looks for it while it is written.
@@ -60,10 +59,12 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::PutNew(
     return stored_already ? exists : claim.status();
   }
   RETURN_IF_ERROR(claim.status());
+  RETURN_IF_ERROR(DropIfExpired(*claim).status());
   if (claim->slot) {
     table.MakeResident(*std::move(claim));
     return exists;
   }
+  RETURN_IF_ERROR(CheckRoomForOne());
   const absl::Status status = store.Put(key, std::nullopt, stored, snapshot);
   if (absl::IsAborted(status)) return exists;
   CountFailure(SnapshotOp::kWrite, status);
@@ -130,13 +131,21 @@ absl::StatusOr<SessionInfo> SessionManager::Get(const SessionKey& key) {
 
 absl::StatusOr<std::vector<SessionInfo>> SessionManager::List(
     std::string_view tenant, std::string_view after, int64_t limit) {
-  ASSIGN_OR_RETURN(std::vector<StoredSession> page,
-                   impl_->store.List(tenant, after, limit));
+  // Expired ones are left out, and others take their place: a page that is not
+  // full means that there is no other.
   std::vector<SessionInfo> infos;
-  infos.reserve(page.size());
-  for (StoredSession& stored : page) {
-    const SessionKey key{std::string(tenant), stored.id};
-    infos.push_back({std::move(stored), impl_->Place(key)});
+  SessionKey key{std::string(tenant), std::string(after)};
+  while (std::ssize(infos) < limit) {
+    const int64_t wanted = limit - std::ssize(infos);
+    ASSIGN_OR_RETURN(std::vector<StoredSession> page,
+                     impl_->store.List(tenant, key.id, wanted));
+    for (StoredSession& stored : page) {
+      key.id = stored.id;
+      const SessionPlace place = impl_->Place(key);
+      if (impl_->Expired(stored) && place != SessionPlace::kActive) continue;
+      infos.push_back({std::move(stored), place});
+    }
+    if (std::ssize(page) < wanted) break;
   }
   return infos;
 }
@@ -159,6 +168,8 @@ absl::StatusOr<SessionInfo> SessionManager::Suspend(const SessionKey& key) {
 
 absl::Status SessionManager::Impl::Delete(const SessionKey& key) {
   ASSIGN_OR_RETURN(SessionClaim claim, table.Claim(key, ClaimFor::kUpkeep));
+  ASSIGN_OR_RETURN(const bool expired, DropIfExpired(claim));
+  if (expired) return NoSuchSessionError(key);
   cache.Erase(key);
   claim.slot = StateSlot();
   const absl::Status status = store.Delete(key);
@@ -236,6 +247,18 @@ absl::Status SessionManager::Impl::DeleteExpired(const SessionKey& key) {
   if (absl::IsNotFound(status)) return absl::OkStatus();
   metrics.CountSessionOp(SessionOp::kExpire, status.ok());
   return status;
+}
+
+// A session that cannot be looked at is not known to have expired; the caller
+// meets the error when it goes on.
+absl::StatusOr<bool> SessionManager::Impl::DropIfExpired(SessionClaim& claim) {
+  const absl::StatusOr<StoredSession> stored =
+      claim.stored.has_value() ? *claim.stored : store.GetEntry(claim.key());
+  if (!stored.ok() || !Expired(*stored)) return false;
+  claim.slot = StateSlot();
+  claim.stored.reset();
+  RETURN_IF_ERROR(DeleteExpired(claim.key()));
+  return true;
 }
 
 void SessionManager::Impl::SuspendIdle() {

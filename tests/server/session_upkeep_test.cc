@@ -222,6 +222,58 @@ TEST_F(SessionUpkeepTest, AnExpiredSessionIsNotResumed) {
   }
 }
 
+TEST_F(SessionUpkeepTest, AnExpiredSessionDoesNotExistForAnyCall) {
+  for (const bool resident : {true, false}) {
+    const auto expire = [&](const std::string& id) {
+      CommitTo(id, 1);
+      ASSERT_TRUE(manager_->Touch(Key(id), 1000).ok());
+      if (!resident) {
+        ASSERT_TRUE(manager_->Suspend(Key(id)).ok());
+      }
+      clock_.AdvanceMs(1000);
+    };
+    expire("s");
+    EXPECT_EQ(manager_->Delete(Key("s")).code(), kNotFound);
+    expire("s");
+    const auto created = manager_->CreateSession(Key("s"), /*ttl_ms=*/0);
+    ASSERT_TRUE(created.ok()) << created.status();
+    EXPECT_EQ(created->stored.revision, 0u);
+    ASSERT_TRUE(manager_->Delete(Key("s")).ok());
+    CommitTo("from", 1);
+    expire("s");
+    const auto fork = manager_->Fork(Key("from"), Key("s"), std::nullopt);
+    ASSERT_TRUE(fork.ok()) << fork.status();
+    EXPECT_EQ(fork->stored.forked_from, "from");
+    ASSERT_TRUE(manager_->Delete(Key("s")).ok());
+    ASSERT_TRUE(manager_->Delete(Key("from")).ok());
+    EXPECT_EQ(memory_store_->GetUsage()->sessions, 0u);
+  }
+}
+
+TEST_F(SessionUpkeepTest, ListLeavesOutWhatHasExpiredAndStillFillsItsPages) {
+  // a, d and e stay; a turn holds f.
+  for (const char* id : {"a", "b", "c", "d", "e", "f"}) {
+    const bool expires = std::string_view("bcf").find(id) != std::string::npos;
+    ASSERT_TRUE(manager_->CreateSession(Key(id), expires ? 1000 : 0).ok());
+  }
+  const auto lease = Acquire("f");
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  clock_.AdvanceMs(1000);
+  const SessionKey any = Key("a");
+  const auto list = [&](std::string_view after, int64_t limit) {
+    std::string ids;
+    const auto page = manager_->List(any.tenant, after, limit);
+    for (const SessionInfo& info : *page) {
+      ids += info.stored.id;
+    }
+    return ids;
+  };
+  EXPECT_EQ(list("", 2), "ad");
+  EXPECT_EQ(list("d", 2), "ef");
+  EXPECT_EQ(list("f", 2), "");
+  EXPECT_EQ(list("", 100), "adef");
+}
+
 TEST_F(SessionUpkeepTest, ASessionDoesNotExpireDuringATurn) {
   ASSERT_TRUE(manager_->CreateSession(Key("s"), 1000).ok());
   auto lease = Acquire("s");
