@@ -221,7 +221,7 @@ void AddLimitFlags(Flags& flags, ServerOptions& o) {
               "Prompt tokens read in one step, a multiple of 64;\n"
               "more is faster for prompts, less is smoother for\nstreams",
               /*multiple_of=*/64);
-  flags.Count("--max-queued", o.max_queued, {0, 1'000'000},
+  flags.Count("--max-queued", o.max_queued, {1, 1'000'000},
               "Requests that wait");
   flags.Count("--max-queued-tokens", o.max_queued_tokens, {1, int64_t{1} << 40},
               "Their prompt tokens together");

@@ -171,6 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"--metrics-listen=host:", "'host:'", "HOST:PORT"},
         WrongCase{"--tenant=../x", "'../x'", "1 to 128"},
         WrongCase{"--max-running=0", "'0'", "1 to 4096"},
+        WrongCase{"--max-queued=0", "'0'", "1 to 1000000"},
         WrongCase{"--prefill-rows=100", "'100'", "a multiple of 64"},
         WrongCase{"--max-request-bytes=1", "'1'", "1KiB to 1GiB"},
         WrongCase{"--memory-tier=1XB", "'1XB'", "0 to 64TiB"},
