@@ -11,6 +11,15 @@ namespace {
 
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+// When the last token was sampled; when the prompt was read, if none was.
+int64_t LastTokenNs(const Turn& turn) {
+  int64_t last_ns = turn.prompt_read_ns;
+  for (const std::unique_ptr<Completion>& completion : turn.completions) {
+    last_ns = std::max(last_ns, completion->last_token_ns);
+  }
+  return last_ns;
+}
+
 int64_t LogitRows(const StepSegment& segment) {
   switch (segment.logits) {
     case LogitsFor::kNone:
@@ -344,7 +353,7 @@ void Batch::Finished(Completion& completion, std::optional<uint64_t> revision) {
   observed.queue_seconds = Seconds(turn.admitted_ns - turn.request.arrival_ns);
   if (turn.prompt_read_ns > 0) {
     observed.prefill_seconds = Seconds(turn.prompt_read_ns - turn.leased_ns);
-    observed.decode_seconds = Seconds(now_ns - turn.prompt_read_ns);
+    observed.decode_seconds = Seconds(LastTokenNs(turn) - turn.prompt_read_ns);
   }
   observed.total_seconds = Seconds(now_ns - turn.request.arrival_ns);
   observed.prompt_tokens = turn.usage.prompt_tokens;

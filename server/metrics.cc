@@ -389,10 +389,10 @@ void Metrics::ObserveRequest(const RequestObservation& request) {
   const auto generated = static_cast<double>(request.generated_tokens);
   impl_->queue_seconds.Observe(request.queue_seconds);
   impl_->prefill_seconds.Observe(request.prefill_seconds);
-  impl_->decode_seconds.Observe(request.decode_seconds);
   impl_->prompt_tokens.Observe(static_cast<double>(request.prompt_tokens));
   impl_->generation_tokens.Observe(generated);
   if (generated > 0) {
+    impl_->decode_seconds.Observe(request.decode_seconds);
     impl_->per_token.Observe(request.decode_seconds / generated);
   }
 }
@@ -463,7 +463,9 @@ void Metrics::ObserveResume(ResumeSource source, double seconds) {
 void Metrics::ObserveSnapshotWrite(std::string_view tier, double seconds,
                                    int64_t bytes) {
   impl_->write_seconds[TierIndex(tier)]->Observe(seconds);
-  impl_->snapshot_bytes.Observe(static_cast<double>(bytes));
+  if (tier == "store") {
+    impl_->snapshot_bytes.Observe(static_cast<double>(bytes));
+  }
 }
 
 void Metrics::CountSnapshotFailure(SnapshotOp op, SnapshotFailure reason) {
