@@ -85,9 +85,9 @@ absl::StatusOr<StoredSession> DecodeEntry(std::string_view entry_key,
   ByteReader reader(bytes.substr(0, payload));
   ASSIGN_OR_RETURN(const uint8_t version, reader.Get<uint8_t>());
   if (version != kEntryVersion) {
-    return absl::DataLossError(absl::StrCat("session entry: version is ",
-                                            version, ", this program reads ",
-                                            kEntryVersion));
+    return absl::FailedPreconditionError(
+        absl::StrCat("session entry: version is ", version,
+                     ", this program reads ", kEntryVersion));
   }
   ASSIGN_OR_RETURN(SessionKey key, ParseEntryKey(entry_key));
   StoredSession session;

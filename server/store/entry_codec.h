@@ -36,7 +36,8 @@ absl::StatusOr<ParsedExpiryKey> ParseExpiryKey(std::string_view expiry_key);
 // All of the session but its id, which is in the key.
 std::string EncodeEntry(std::string_view entry_key,
                         const StoredSession& session);
-// DataLoss if it is damaged, of another key or of an unknown version.
+// DataLoss if it is damaged or of another key; FailedPrecondition if it is
+// whole but of another version, a newer program's.
 absl::StatusOr<StoredSession> DecodeEntry(std::string_view entry_key,
                                           std::string_view bytes);
 

@@ -206,9 +206,10 @@ absl::StatusOr<std::vector<StoredSession>> RocksDbSessions::List(
   return page;
 }
 
-// Whether the session of this line of the index was changed or deleted without
-// it, as happens to damaged ones; the line is gone then.
-absl::StatusOr<bool> RocksDbSessions::DropStaleExpiry(
+// Whether to pass over this line of the index. Its session was changed or
+// deleted without it, as happens to damaged ones, and the line is gone now; or
+// the session is a newer program's, which deletes it itself.
+absl::StatusOr<bool> RocksDbSessions::PassOverExpiry(
     const std::string& expiry_key) {
   ASSIGN_OR_RETURN(const ParsedExpiryKey parsed, ParseExpiryKey(expiry_key));
   const std::string entry_key(parsed.entry_key);
@@ -216,6 +217,7 @@ absl::StatusOr<bool> RocksDbSessions::DropStaleExpiry(
   const absl::StatusOr<std::optional<StoredSession>> session =
       ReadEntry(rocksdb::ReadOptions(), entry_key);
   if (absl::IsDataLoss(session.status())) return false;
+  if (absl::IsFailedPrecondition(session.status())) return true;
   RETURN_IF_ERROR(session.status());
   if (session->has_value() &&
       (*session)->expires_unix_ms == parsed.expires_unix_ms) {
@@ -240,11 +242,16 @@ absl::StatusOr<std::vector<SessionKey>> RocksDbSessions::ListExpired(
   for (it->SeekToFirst();
        it->Valid() && static_cast<int64_t>(keys.size()) < limit; it->Next()) {
     const std::string expiry_key = it->key().ToString();
-    ASSIGN_OR_RETURN(const ParsedExpiryKey parsed, ParseExpiryKey(expiry_key));
-    ASSIGN_OR_RETURN(const bool dropped, DropStaleExpiry(expiry_key));
-    if (dropped) continue;
-    ASSIGN_OR_RETURN(SessionKey key, ParseEntryKey(parsed.entry_key));
-    keys.push_back(std::move(key));
+    const absl::StatusOr<ParsedExpiryKey> parsed = ParseExpiryKey(expiry_key);
+    absl::StatusOr<SessionKey> key =
+        parsed.ok() ? ParseEntryKey(parsed->entry_key) : parsed.status();
+    if (!key.ok()) {  // one bad line must not keep all others alive
+      LogWarning("store holds a damaged line in its index of expiry times",
+                 {{"reason", FromAbsl(key.status().message())}});
+      continue;
+    }
+    ASSIGN_OR_RETURN(const bool passed_over, PassOverExpiry(expiry_key));
+    if (!passed_over) keys.push_back(*std::move(key));
   }
   RETURN_IF_ERROR(FromRocksDb(it->status()));
   return keys;

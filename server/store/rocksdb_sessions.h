@@ -67,7 +67,7 @@ class RocksDbSessions {
                        const std::optional<StoredSession>& old,
                        const StoredSession& session,
                        rocksdb::WriteBatch& batch);
-  absl::StatusOr<bool> DropStaleExpiry(const std::string& expiry_key);
+  absl::StatusOr<bool> PassOverExpiry(const std::string& expiry_key);
   Mutex& Stripe(const std::string& entry_key);
   rocksdb::DB& db() { return database_->db(); }
 

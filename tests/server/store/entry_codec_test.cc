@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "engine/base/bytes.h"
+
 namespace reprise {
 namespace {
 
@@ -48,6 +50,17 @@ TEST(EntryCodecTest, EveryFlippedByteAndEveryCutIsDataLoss) {
               absl::StatusCode::kDataLoss);
   }
   EXPECT_FALSE(DecodeEntry(key, bytes + "x").ok());
+}
+
+TEST(EntryCodecTest, AnEntryOfAnotherVersionIsNotTakenForADamagedOne) {
+  const std::string key = EntryKey({"tenant", "id"});
+  const std::string entry = EncodeEntry(key, MakeSession());
+  ByteWriter newer;
+  newer.Put(uint8_t{2});
+  newer.PutBytes(std::string_view(entry).substr(1, entry.size() - 5));
+  newer.Put(Crc32c(newer.data(), Crc32c(key)));
+  const absl::Status status = DecodeEntry(key, newer.Take()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
 }
 
 TEST(EntryCodecTest, AnEntryUnderAnothersKeyIsDataLoss) {

@@ -12,9 +12,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 
+#include "engine/base/bytes.h"
 #include "server/store/entry_codec.h"
 #include "server/store/snapshot_store.h"
 #include "tests/server/store/writer_pattern.h"
@@ -258,8 +260,13 @@ TEST(RocksDbStoreTest, ADamagedSnapshotIsDataLossAndItsEntryStillThere) {
   EXPECT_TRUE(store->Delete({"t", "id"}).ok());
 }
 
-// Flips a bit of the entry of {"t", id} behind the store's back.
-void DamageEntry(const std::string& path, const std::string& id) {
+// Hands `change` the open database behind the store's back; its families are
+// "default", "entries", "snapshots" and "expiry".
+void ChangeDatabase(
+    const std::string& path,
+    const std::function<void(rocksdb::DB&,
+                             const std::vector<rocksdb::ColumnFamilyHandle*>&)>&
+        change) {
   std::vector<rocksdb::ColumnFamilyDescriptor> families;
   for (const char* name : {"default", "entries", "snapshots", "expiry"}) {
     families.emplace_back(name, rocksdb::ColumnFamilyOptions());
@@ -268,12 +275,53 @@ void DamageEntry(const std::string& path, const std::string& id) {
   rocksdb::DB* opened = nullptr;
   ASSERT_TRUE(rocksdb::DB::Open({}, path, families, &handles, &opened).ok());
   const std::unique_ptr<rocksdb::DB> db(opened);
-  const std::string key = EntryKey({"t", id});
-  std::string entry;
-  EXPECT_TRUE(db->Get({}, handles[1], key, &entry).ok());
-  entry[5] ^= 1;
-  EXPECT_TRUE(db->Put({}, handles[1], key, entry).ok());
+  change(*db, handles);
   for (auto* handle : handles) db->DestroyColumnFamilyHandle(handle);
+}
+
+// Flips a bit of the entry of {"t", id}.
+void DamageEntry(const std::string& path, const std::string& id) {
+  ChangeDatabase(path, [&](rocksdb::DB& db, const auto& handles) {
+    const std::string key = EntryKey({"t", id});
+    std::string entry;
+    EXPECT_TRUE(db.Get({}, handles[1], key, &entry).ok());
+    entry[5] ^= 1;
+    EXPECT_TRUE(db.Put({}, handles[1], key, entry).ok());
+  });
+}
+
+TEST(RocksDbStoreTest, NeitherANewerEntryNorABadIndexLineKeepsOthersAlive) {
+  TempDir dir;
+  {
+    auto store = Open(dir.Path("db"));
+    for (const char* id : {"a", "b"}) {
+      ASSERT_TRUE(Put(*store, {"t", id}, std::nullopt, 1, "state",
+                      /*expires_unix_ms=*/50)
+                      .ok());
+    }
+  }
+  ChangeDatabase(dir.Path("db"), [](rocksdb::DB& db, const auto& handles) {
+    const std::string key = EntryKey({"t", "a"});
+    std::string entry;
+    EXPECT_TRUE(db.Get({}, handles[1], key, &entry).ok());
+    entry.resize(entry.size() - 4);
+    entry[0] = 2;  // the version
+    ByteWriter newer;
+    newer.PutBytes(entry);
+    newer.Put(Crc32c(entry, Crc32c(key)));
+    EXPECT_TRUE(db.Put({}, handles[1], key, newer.data()).ok());
+    EXPECT_TRUE(db.Put({}, handles[3], std::string(3, '\0'), "").ok());
+  });
+  auto store = Open(dir.Path("db"));
+  const SessionKey newer{"t", "a"};
+  EXPECT_EQ(store->GetEntry(newer).status().code(), kFailedPrecondition);
+  EXPECT_EQ(Put(*store, newer, 1, 2, "new").code(), kFailedPrecondition);
+  EXPECT_EQ(store->Delete(newer).code(), kFailedPrecondition);
+  const auto expired = store->ListExpired(50, 10);
+  ASSERT_TRUE(expired.ok()) << expired.status();
+  ASSERT_EQ(expired->size(), 1u);
+  EXPECT_EQ(expired->front().id, "b");
+  EXPECT_EQ(store->GetUsage()->sessions, 2u);
 }
 
 TEST(RocksDbStoreTest, ADamagedEntryIsDataLossAndCanBeDeleted) {
