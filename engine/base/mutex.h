@@ -39,6 +39,15 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex& mu_;
 };
 
+// What waits are timed with. ThreadSanitizer of GCC 12 does not intercept
+// pthread_cond_clockwait, which the steady clock uses; the system clock's waits
+// change with the time of day.
+#ifdef __SANITIZE_THREAD__
+using WaitClock = std::chrono::system_clock;
+#else
+using WaitClock = std::chrono::steady_clock;
+#endif
+
 // Waits may wake up for no reason: call them in a loop around the condition.
 class CondVar {
  public:
@@ -51,11 +60,9 @@ class CondVar {
   bool WaitFor(Mutex& mu, int64_t timeout_ms)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::unique_lock<std::mutex> lock(mu.mu_, std::adopt_lock);
-    // wait_until on the system clock: ThreadSanitizer of GCC 12 does not
-    // intercept pthread_cond_clockwait, which the steady clock would use.
     const bool notified =
-        cv_.wait_until(lock, std::chrono::system_clock::now() +
-                                 std::chrono::milliseconds(timeout_ms)) ==
+        cv_.wait_until(
+            lock, WaitClock::now() + std::chrono::milliseconds(timeout_ms)) ==
         std::cv_status::no_timeout;
     lock.release();
     return notified;
