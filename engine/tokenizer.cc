@@ -62,11 +62,21 @@ constexpr const char* kOtherTokenizers[] = {"tokenizer.model", "vocab.json",
                                             "vocab.txt", "merges.txt",
                                             "rwkv_vocab_v20230424.txt"};
 
+// The largest vocabularies in use need about 20 MB.
+constexpr uintmax_t kMaxFileBytes = 64 << 20;
+
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path.string(), " is not a regular file"));
+  }
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (error || size > kMaxFileBytes) {
+    return absl::InvalidArgumentError(
+        error ? absl::StrCat(path.string(), ": ", error.message())
+              : absl::StrCat(path.string(), " has ", size, " bytes (at most ",
+                             kMaxFileBytes, ")"));
   }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream contents;

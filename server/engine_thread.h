@@ -28,13 +28,12 @@ class EngineThread {
 
   // Whether the loader has returned; waits for it up to `timeout_ms`.
   bool WaitFor(int64_t timeout_ms);
-  // What the loader returned. Call it once; blocks until then.
+  // What the loader returned; ResourceExhausted if it ran out of memory. Call
+  // it once; blocks until then.
   absl::StatusOr<std::unique_ptr<Engine>> Take();
   // Calls `work` on the thread, which ends after it. At most once; returns at
   // once.
   void Run(std::function<void()> work);
-  // Waits until the thread has ended.
-  void Join();
 
  private:
   std::promise<absl::StatusOr<std::unique_ptr<Engine>>> loaded_promise_;
