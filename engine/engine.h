@@ -96,7 +96,9 @@ inline constexpr int64_t kMostContext = int64_t{1} << 24;
 // model.safetensors, or shards and their index). Uses the calling thread's
 // team (SetNumThreads) and takes as long as reading and packing the weights.
 // InvalidArgument, naming the field or the tensor, for a checkpoint that is
-// not what its config says; NotFound if a file is missing.
+// not what its config says; NotFound if a file is missing, Unavailable if it
+// cannot be read; FailedPrecondition if this CPU cannot compute with
+// `options.weights` (bf16); Internal if oneDNN fails.
 absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
     const EngineOptions& options);
 

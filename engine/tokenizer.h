@@ -18,8 +18,8 @@
 
 namespace reprise {
 
-// Longest text that Encode takes. Far above what a request may hold; it bounds
-// the memory of one call to about 40 bytes for each of the text's.
+// Longest text that Encode takes, whatever the size that requests may have. It
+// bounds the memory of one call to about 40 bytes for each of the text's.
 inline constexpr size_t kMaxTextBytes = 16 << 20;
 
 // Immutable after construction; thread-safe.

@@ -55,11 +55,10 @@ struct Turn {
   StartedEvent started;  // moved from when it was pushed
   ResumeSource source = ResumeSource::kNone;
   TokenUsage usage;
-  absl::Status status;       // what the stream will be closed with
-  absl::Status refusal;      // why it went back to the queue, if it did
-  bool interrupted = false;  // cancelled or out of time: looked after
-  bool closed = false;       // its stream is; nothing is left to be done
-  bool full = false;         // its stream is
+  absl::Status status;   // what the stream will be closed with
+  absl::Status refusal;  // why it went back to the queue, if it did
+  bool closed = false;   // its stream is; nothing is left to be done
+  bool full = false;     // its stream is
   int64_t full_since_ns = 0;
 
   int64_t admitted_ns = 0;  // left the queue

@@ -2,10 +2,10 @@
 // the engine that knows oneDNN.
 //
 // Exactness: a row of y has the same bits whatever the number of rows and of
-// threads, where exact() says so (DESIGN section 4). oneDNN picks an
-// implementation per row count; on some CPUs (AMX) that choice changes the
-// last bit. So a Linear uses one implementation for all row counts, the one
-// for 4 rows, and where 1 to 3 rows cannot have it they run as 2, 3 or 4.
+// threads, where exact() says so. oneDNN picks an implementation per row count;
+// on some CPUs (AMX) that choice changes the last bit. So a Linear uses one
+// implementation for all row counts, the one for 4 rows, and where 1 to 3 rows
+// cannot have it they run as 2, 3 or 4.
 #ifndef ENGINE_KERNELS_LINEAR_H_
 #define ENGINE_KERNELS_LINEAR_H_
 

@@ -17,6 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Tokenizers with what the Python libraries make of texts, too large for the
+// repository: in the folder that REPRISE_GOLDEN names, or else beside the
+// repository. Skipped where there is none.
 fs::path GoldenDir() {
   if (const char* dir = std::getenv("REPRISE_GOLDEN")) return dir;
   return fs::path(REPRISE_SOURCE_DIR) / ".." / "shared" / "golden";
