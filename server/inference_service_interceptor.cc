@@ -23,8 +23,11 @@ thread_local std::string refused_field;
 void TakeProtobufLog(google::protobuf::LogLevel level, const char*, int,
                      const std::string& message) {
   constexpr std::string_view kBegin = "String field '";
+  // The same words begin what it says of a message of ours that it serialises.
+  constexpr std::string_view kParsing = " when parsing ";
   const size_t end = message.find('\'', kBegin.size());
-  if (message.starts_with(kBegin) && end != std::string::npos) {
+  if (message.starts_with(kBegin) && end != std::string::npos &&
+      message.find(kParsing, end) != std::string::npos) {
     refused_field = message.substr(kBegin.size(), end - kBegin.size());
     return;
   }
