@@ -34,7 +34,12 @@
 //   queue time-out        none                   RESOURCE_EXHAUSTED  unchanged
 //   Acquire's error       none                   that error          unchanged
 //   nothing to decode     none                   INVALID_ARGUMENT    unchanged
-//   Commit's error        Started .. Deltas      that error          unchanged
+//   Commit's error        Started .. Deltas      that error          unchanged;
+//                                                                    see below
+//
+// After a commit that failed with UNAVAILABLE the turn may be stored all the
+// same (the store's answer was lost): the session is unchanged or one revision
+// on, never in between. Read the session's revision before repeating.
 //
 // Committed is what was shown: Finished comes after the commit. A turn that
 // ends before its whole prompt was read, or that added nothing, leaves the

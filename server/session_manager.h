@@ -84,8 +84,10 @@ class SessionManager {
   // Writes the lease's state as revision + 1 and returns that revision; the
   // session is resident then. Blocks on the store. On an error the turn is
   // rolled back: Aborted if another process committed first; Unavailable if
-  // the store failed; Internal if the session cannot be stored (CheckSession),
-  // as when the state has overflowed. CHECKs that the lease is not stateless.
+  // the store failed, and then the turn may be stored all the same (an answer
+  // that was lost): read the session's revision before repeating it; Internal
+  // if the session cannot be stored (CheckSession), as when the state has
+  // overflowed. CHECKs that the lease is not stateless.
   absl::StatusOr<uint64_t> Commit(SessionLease lease);
 
   // The functions behind the Sessions service; all may block on the store.
