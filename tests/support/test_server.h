@@ -24,6 +24,7 @@
 #include "tests/support/fake_tokenizer.h"
 #include "tests/support/generate_call.h"
 #include "tests/support/step_gate.h"
+#include "tests/support/test_server_options.h"
 
 namespace reprise {
 
@@ -52,26 +53,14 @@ class TestServer {
     model_ = engine_.info();
     model_.eos_tokens = {FakeTokenizer::kEos};
     model_.fingerprints.tokenizer = tokenizer_.fingerprint();
-    SessionManagerOptions manager;
-    manager.num_slots = options_.slots;
-    manager.memory_tier_bytes = options_.memory_tier_bytes;
-    manager.idle_timeout_ms = options_.idle_timeout_ms;
-    manager.max_sessions = options_.max_sessions;
-    auto sessions =
-        SessionManager::Create(model_.fingerprints, engine_.layout(), 32,
-                               *store_, metrics_, clock_, manager);
+    auto sessions = SessionManager::Create(
+        model_.fingerprints, engine_.layout(), 32, *store_, metrics_, clock_,
+        ManagerOptionsOf(options_));
     CHECK(sessions.ok());
     sessions_ = *std::move(sessions);
-    SchedulerOptions scheduling;
-    scheduling.max_running = options_.max_running;
-    scheduling.prefill_rows = options_.prefill_rows;
-    scheduling.max_queued = options_.max_queued;
-    scheduling.max_queued_tokens = options_.max_queued_tokens;
-    scheduling.queue_timeout_ms = options_.queue_timeout_ms;
-    scheduling.slow_reader_timeout_ms = options_.slow_reader_timeout_ms;
-    scheduler_ =
-        std::make_unique<Scheduler>(engine_, tokenizer_, *sessions_, *executor_,
-                                    metrics_, clock_, scheduling);
+    scheduler_ = std::make_unique<Scheduler>(engine_, tokenizer_, *sessions_,
+                                             *executor_, metrics_, clock_,
+                                             SchedulerOptionsOf(options_));
     thread_ = std::thread([this] { scheduler_->Run(); });
     context_.reset(new ServiceContext{.scheduler = *scheduler_,
                                       .sessions = *sessions_,

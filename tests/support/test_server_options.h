@@ -1,0 +1,33 @@
+// The server's options as its parts take them, for servers made by tests.
+#ifndef TESTS_SUPPORT_TEST_SERVER_OPTIONS_H_
+#define TESTS_SUPPORT_TEST_SERVER_OPTIONS_H_
+
+#include "server/options.h"
+#include "server/scheduler.h"
+#include "server/session_manager.h"
+
+namespace reprise {
+
+inline SessionManagerOptions ManagerOptionsOf(const ServerOptions& options) {
+  SessionManagerOptions manager;
+  manager.num_slots = options.slots;
+  manager.memory_tier_bytes = options.memory_tier_bytes;
+  manager.idle_timeout_ms = options.idle_timeout_ms;
+  manager.max_sessions = options.max_sessions;
+  return manager;
+}
+
+inline SchedulerOptions SchedulerOptionsOf(const ServerOptions& options) {
+  SchedulerOptions scheduling;
+  scheduling.max_running = options.max_running;
+  scheduling.prefill_rows = options.prefill_rows;
+  scheduling.max_queued = options.max_queued;
+  scheduling.max_queued_tokens = options.max_queued_tokens;
+  scheduling.queue_timeout_ms = options.queue_timeout_ms;
+  scheduling.slow_reader_timeout_ms = options.slow_reader_timeout_ms;
+  return scheduling;
+}
+
+}  // namespace reprise
+
+#endif  // TESTS_SUPPORT_TEST_SERVER_OPTIONS_H_
