@@ -130,6 +130,7 @@ class Chat {
   }
 
   absl::Status Fork(const std::string& name) {
+    RETURN_IF_ERROR(CheckUtf8(name, "the name"));
     v1::ForkSessionRequest request;
     request.set_id(session());
     if (!name.empty()) request.set_new_id(name);

@@ -14,6 +14,15 @@ bool IsNewSession(const TurnResult& result) {
          result.started->resumed_from() == v1::RESUME_SOURCE_NONE;
 }
 
+// A turn that was interrupted says nothing of a commit: the server keeps what
+// was streamed, unless told otherwise.
+bool IsKept(const CommandLine& line, const TurnResult& result) {
+  if (line.request.commit() == v1::COMMIT_POLICY_NEVER) return false;
+  return !result.interrupted ||
+         (line.request.on_cancel() != v1::ON_CANCEL_ROLL_BACK &&
+          result.usage.completion_tokens() > 0);
+}
+
 }  // namespace
 
 absl::StatusOr<int> RunComplete(const CommandLine& line,
@@ -29,9 +38,11 @@ absl::StatusOr<int> RunComplete(const CommandLine& line,
               &context.interrupts);
   if (line.verbose || (terminal.interactive() && !line.json)) {
     terminal.Note(SummariseTurn(result));
-  } else if (!line.json && IsNewSession(result)) {
-    terminal.Note("reprise: session " + result.started->session_id() +
-                  " is new");
+  } else if (!line.json && result.status.ok() && IsNewSession(result)) {
+    const std::string& id = result.started->session_id();
+    terminal.Note(IsKept(line, result)
+                      ? "reprise: session " + id + " is new"
+                      : "reprise: nothing was kept of session " + id);
   }
   RETURN_IF_ERROR(result.status);
   return result.interrupted ? kInterruptedExitCode : 0;

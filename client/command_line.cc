@@ -1,11 +1,19 @@
 #include "client/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "client/format.h"
 #include "client/generate_options.h"
+#include "client/input.h"
+#include "client/number_option.h"
+#include "engine/base/arguments.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status_macros.h"
 
 namespace reprise {
 namespace {
@@ -135,9 +143,10 @@ void AddSessions(CLI::App& root, CommandLine& line) {
   app->footer(kSessionsFooter);
   CLI::App& list = AddCommand(*app, "list", "Lists all sessions",
                               Command::kSessionsList, line);
-  list.add_option("--page-size", line.page_size,
-                  "Sessions in a table or line, 1..1000 [100]")
-      ->type_name("N");
+  AddNumber<uint32_t>(list, "Options", "--page-size",
+                      "Sessions in a table or line, 1..1000 [100]",
+                      [&line](uint32_t n) { line.page_size = n; },
+                      {.min = 1, .max = 1000});
   AddIds(
       AddCommand(*app, "show", "Shows sessions", Command::kSessionsShow, line),
       line);
@@ -182,11 +191,11 @@ void AddGlobalOptions(CLI::App& app, CommandLine& line) {
       ->type_name("HOST:PORT")
       ->envname("REPRISE_SERVER")
       ->capture_default_str();
-  app.add_option("--connect-timeout-ms", line.connect_timeout_ms,
-                 "How long to wait for a server that does not answer")
-      ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{3'600'000}).description(""))
-      ->capture_default_str();
+  AddNumber<int64_t>(app, "Options", "--connect-timeout-ms",
+                     "How long to wait for a server that does not answer",
+                     [&line](int64_t n) { line.connect_timeout_ms = n; },
+                     {.min = 1, .max = 3'600'000})
+      ->default_str(std::to_string(line.connect_timeout_ms));
   app.add_flag("--json", line.json, "JSON lines for machines");
   app.add_flag("-v,--verbose", line.verbose,
                "Figures of each completion on stderr, also in a pipe");
@@ -206,6 +215,63 @@ std::string FindConflict(const CommandLine& line) {
     return "--expected-revision and --no-commit need --session";
   }
   return "";
+}
+
+// What goes into a message; the text is checked when it is read.
+absl::Status CheckTexts(const CommandLine& line) {
+  RETURN_IF_ERROR(CheckUtf8(line.request.session_id(), "--session"));
+  RETURN_IF_ERROR(CheckUtf8(line.request.request_id(), "--request-id"));
+  for (const std::string& stop : line.request.stopping().stop()) {
+    RETURN_IF_ERROR(CheckUtf8(stop, "--stop"));
+  }
+  for (const std::string& id : line.ids) RETURN_IF_ERROR(CheckUtf8(id, "ID"));
+  RETURN_IF_ERROR(CheckUtf8(line.fork.id(), "ID"));
+  return CheckUtf8(line.fork.new_id(), "NEW_ID");
+}
+
+// Whether an option of any command has that name and needs a value; no two
+// commands disagree about it.
+bool TakesValue(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = app.get_option_no_throw(name);
+  if (option != nullptr) return option->get_items_expected_max() > 0;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (TakesValue(*command, name)) return true;
+  }
+  return false;
+}
+
+// What CLI11 tells as "A subcommand is required", whatever stands there. Empty
+// if there is a command.
+std::string ExplainNoCommand(const CLI::App& app) {
+  const std::vector<CLI::App*> given = app.get_subcommands();
+  const CLI::App& parent = given.empty() ? app : *given[0];
+  std::string commands;
+  if (!parent.get_subcommands().empty()) return "";
+  for (const CLI::App* command : parent.get_subcommands({})) {
+    commands += (commands.empty() ? "" : ", ") + command->get_name();
+  }
+  if (commands.empty()) return "";
+  const std::string kind =
+      given.empty() ? "command" : parent.get_name() + " command";
+  const std::string list = "the commands are " + commands;
+  // Those of `sessions` fall through to the root.
+  for (const std::string& stray : app.remaining(/*recurse=*/true)) {
+    if (stray == "--") continue;
+    return stray.starts_with('-')
+               ? "no such option: " + stray + "; nor is there a " + kind
+               : "'" + stray + "' is no " + kind + "; " + list;
+  }
+  return "a " + kind + " is required; " + list;
+}
+
+ParsedCommandLine UsageError(const std::string& message, bool json) {
+  ParsedCommandLine parsed;
+  parsed.err =
+      json
+          ? FormatError(absl::InvalidArgumentError(message), json) + "\n"
+          : "reprise: " + message + "\nRun with --help for more information.\n";
+  parsed.exit_code = kUsageExitCode;
+  return parsed;
 }
 
 }  // namespace
@@ -231,22 +297,32 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
     parsed.exit_code = kUsageExitCode;
     return parsed;
   }
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool json = HasFlag(arguments, "--json");
+  const std::string missing =
+      FindMissingValue(arguments, [&app](std::string_view name) {
+        return TakesValue(app, std::string(name));
+      });
+  if (!missing.empty()) return UsageError(missing, json);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::ostringstream out;
-    std::ostringstream err;
-    const int code = app.exit(error, out, err);
-    parsed.out = out.str();
-    parsed.err = code == 0 ? "" : "reprise: " + err.str();
-    parsed.exit_code = code == 0 ? 0 : kUsageExitCode;
+  } catch (const CLI::CallForHelp&) {
+    parsed.out = app.help();
     return parsed;
+  } catch (const CLI::CallForVersion& version) {
+    parsed.out = std::string(version.what()) + "\n";
+    return parsed;
+  } catch (const CLI::RequiredError& error) {
+    const std::string no_command = ExplainNoCommand(app);
+    return UsageError(no_command.empty() ? error.what() : no_command, json);
+  } catch (const CLI::ParseError& error) {
+    return UsageError(error.what(), json);
   }
   const std::string conflict = FindConflict(line);
-  if (!conflict.empty()) {
-    parsed.err = "reprise: " + conflict + "\n";
-    parsed.exit_code = kUsageExitCode;
-    return parsed;
+  if (!conflict.empty()) return UsageError(conflict, json);
+  const absl::Status texts = CheckTexts(line);
+  if (!texts.ok()) {
+    return UsageError(std::string(FromAbsl(texts.message())), json);
   }
   parsed.command = std::move(line);
   return parsed;

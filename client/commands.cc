@@ -1,6 +1,5 @@
 #include "client/commands.h"
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,7 +7,6 @@
 #include "client/format.h"
 #include "client/input.h"
 #include "client/turn.h"
-#include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 
 namespace reprise {
@@ -82,16 +80,7 @@ absl::Status PrintJson(const google::protobuf::Message& message,
 }
 
 int ReportError(const absl::Status& status, bool json, Terminal& terminal) {
-  const std::string code = absl::StatusCodeToString(status.code());
-  const std::string message(FromAbsl(status.message()));
-  if (json) {
-    const nlohmann::json error = {
-        {"error", {{"code", code}, {"message", message}}}};
-    terminal.Error(error.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false,
-                              nlohmann::json::error_handler_t::replace));
-  } else {
-    terminal.Error("reprise: " + code + ": " + message);
-  }
+  terminal.Error(FormatError(status, json));
   return kErrorExitCode;
 }
 

@@ -4,8 +4,10 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <nlohmann/json.hpp>
 
 #include "client/utf8.h"
+#include "engine/base/bytes.h"
 #include "engine/base/log.h"
 
 namespace reprise {
@@ -82,6 +84,18 @@ std::string QuoteBytes(std::string_view bytes) {
     i += std::max<size_t>(length, 1);
   }
   return quoted + "\"";
+}
+
+std::string FormatError(const absl::Status& status, bool json) {
+  const std::string code = absl::StatusCodeToString(status.code());
+  const std::string message(FromAbsl(status.message()));
+  if (!json) {
+    return "reprise: " + (absl::IsUnknown(status) ? "" : code + ": ") + message;
+  }
+  const nlohmann::json error = {
+      {"error", {{"code", code}, {"message", message}}}};
+  return error.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false,
+                    nlohmann::json::error_handler_t::replace);
 }
 
 Table::Table(std::vector<std::pair<std::string, Align>> columns) {

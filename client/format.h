@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace reprise {
 
 // "850 us", "8.3 ms", "1.24 s".
@@ -23,6 +25,12 @@ std::string FormatTime(int64_t unix_ms);
 // One token's bytes in double quotes; what is not printable ASCII or a whole
 // UTF-8 character is written \n, \t or \xNN.
 std::string QuoteBytes(std::string_view bytes);
+
+// What the user is told of an error, a line without its newline:
+// "reprise: NOT_FOUND: no session 'a'", or if `json`
+// {"error":{"code":"NOT_FOUND","message":...}}. Unknown is what went wrong
+// here, not at the server; the text leaves it out.
+std::string FormatError(const absl::Status& status, bool json);
 
 enum class Align { kLeft, kRight };
 

@@ -1,13 +1,13 @@
 #include "client/generate_options.h"
 
 #include <CLI/CLI.hpp>
-#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
-#include "absl/strings/numbers.h"
+#include "client/number_option.h"
 
 namespace reprise {
 namespace {
@@ -15,40 +15,15 @@ namespace {
 // What most calls need comes first in the help.
 constexpr char kMain[] = "Options";
 
-bool Parse(const std::string& text, float& value) {
-  return absl::SimpleAtof(text, &value);
-}
-template <std::integral T>
-bool Parse(const std::string& text, T& value) {
-  return absl::SimpleAtoi(text, &value);
-}
-
-// An option with one number. Not CLI11's own conversion, which takes -1 for
-// 2^64 - 1, 010 for 8 and cuts what is too large.
-template <typename T>
-void AddNumber(CLI::App& app, const std::string& group, const std::string& name,
-               const std::string& description, std::function<void(T)> set) {
-  auto convert = [set = std::move(set)](const CLI::results_t& values) {
-    T value = 0;
-    if (!Parse(values[0], value)) return false;
-    set(value);
-    return true;
-  };
-  app.add_option(name, std::move(convert), description)
-      ->type_name(std::is_floating_point_v<T> ? "X" : "N")
-      ->group(group);
-}
-
-// An option that may be given several times; `add` returns false for a value
-// that it cannot read.
+// An option that may be given several times. `check` says what is wrong with a
+// value, or nothing; `add` gets those that are right.
 void AddRepeated(CLI::App& app, const std::string& group,
                  const std::string& name, const std::string& type,
                  const std::string& description,
-                 std::function<bool(const std::string&)> add) {
+                 std::function<std::string(std::string&)> check,
+                 std::function<void(const std::string&)> add) {
   auto convert = [add = std::move(add)](const CLI::results_t& values) {
-    for (const std::string& value : values) {
-      if (!add(value)) return false;
-    }
+    for (const std::string& value : values) add(value);
     return true;
   };
   app.add_option(name, std::move(convert), description)
@@ -56,7 +31,8 @@ void AddRepeated(CLI::App& app, const std::string& group,
       ->type_size(1)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group(group);
+      ->group(group)
+      ->check(CLI::Validator(std::move(check), ""));
 }
 
 void AddSwitch(CLI::App& app, const std::string& group, const std::string& name,
@@ -93,19 +69,34 @@ void AddPenaltyOptions(CLI::App& app, v1::GenerateRequest& request) {
                       });
 }
 
-// "ID:VALUE"
-bool AddLogitBias(const std::string& text, v1::GenerateRequest& request) {
-  const size_t colon = text.find(':');
-  if (colon == std::string::npos) return false;
+struct LogitBias {
   int32_t token = 0;
   float bias = 0;
-  if (!Parse(text.substr(0, colon), token) ||
-      !Parse(text.substr(colon + 1), bias)) {
-    return false;
+};
+
+// "ID:X"
+std::optional<LogitBias> ParseLogitBias(const std::string& text) {
+  const size_t colon = text.find(':');
+  LogitBias bias;
+  if (colon == std::string::npos ||
+      !ParseNumber(text.substr(0, colon), bias.token) ||
+      !ParseNumber(text.substr(colon + 1), bias.bias) || bias.token < 0) {
+    return std::nullopt;
   }
-  (*request.mutable_sampling()->mutable_logit_bias())[token] = bias;
-  return true;
+  return bias;
 }
+
+std::string CheckLogitBias(std::string& text) {
+  if (ParseLogitBias(text)) return "";
+  return "'" + text +
+         "' is not ID:X with a whole number from 0 to 2147483647 and a number";
+}
+
+std::string CheckToken(std::string& text) {
+  return CheckNumber<int32_t>(text, {.min = 0});
+}
+
+std::string CheckAnything(std::string&) { return ""; }
 
 void AddSamplingOptions(CLI::App& app, v1::GenerateRequest& request) {
   const std::string group = "Sampling";
@@ -131,9 +122,11 @@ void AddSamplingOptions(CLI::App& app, v1::GenerateRequest& request) {
       [&request](float x) { request.mutable_sampling()->set_typical_p(x); });
   AddPenaltyOptions(app, request);
   AddRepeated(app, group, "--logit-bias", "ID:X",
-              "Adds X to the logit of token ID; repeatable",
+              "Adds X to the logit of token ID; repeatable", CheckLogitBias,
               [&request](const std::string& text) {
-                return AddLogitBias(text, request);
+                const LogitBias bias = ParseLogitBias(text).value();
+                auto& all = *request.mutable_sampling()->mutable_logit_bias();
+                all[bias.token] = bias.bias;
               });
 }
 
@@ -145,18 +138,16 @@ void AddStoppingOptions(CLI::App& app, v1::GenerateRequest& request) {
                         request.mutable_stopping()->set_min_new_tokens(n);
                       });
   AddRepeated(app, kMain, "--stop", "TEXT",
-              "Stops before this text; repeatable",
+              "Stops before this text; repeatable", CheckAnything,
               [&request](const std::string& text) {
                 request.mutable_stopping()->add_stop(text);
-                return true;
               });
   AddRepeated(app, group, "--stop-token", "ID",
-              "Stops at this token; repeatable",
+              "Stops at this token; repeatable", CheckToken,
               [&request](const std::string& text) {
                 int32_t token = 0;
-                if (!Parse(text, token)) return false;
+                ParseNumber(text, token);
                 request.mutable_stopping()->add_stop_token_ids(token);
-                return true;
               });
   AddSwitch(app, group, "--include-stop", "Shows the stop text that matched",
             [&request] { request.mutable_stopping()->set_include_stop(true); });

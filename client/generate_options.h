@@ -1,6 +1,7 @@
 // The options of `complete` and `chat` that become fields of a GenerateRequest.
-// Ranges are the server's to check: it knows the model, and its errors name the
-// field, the value and the range.
+// Whether a value fits its field is checked here. Narrower ranges are the
+// server's to check: it knows the model, and its errors name the field, the
+// value and the range.
 #ifndef CLIENT_GENERATE_OPTIONS_H_
 #define CLIENT_GENERATE_OPTIONS_H_
 

@@ -21,8 +21,8 @@ absl::StatusOr<bool> ReadMore(int fd, std::string& buffer) {
     size = read(fd, chunk, sizeof(chunk));
   } while (size < 0 && errno == EINTR);
   if (size < 0) {
-    return absl::UnavailableError(std::string("cannot read the input: ") +
-                                  std::strerror(errno));
+    return absl::UnknownError(std::string("cannot read the input: ") +
+                              std::strerror(errno));
   }
   buffer.append(chunk, static_cast<size_t>(size));
   if (buffer.size() > kMaxInputBytes) {
@@ -43,11 +43,11 @@ absl::StatusOr<std::string> ReadAll(int fd) {
   }
 }
 
-absl::Status CheckUtf8(std::string_view text) {
+absl::Status CheckUtf8(std::string_view text, const std::string& what) {
   const size_t valid = ValidUtf8Prefix(text);
   if (valid == text.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "the text is not UTF-8: byte " + std::to_string(valid + 1) + " of " +
+      what + " is not UTF-8: byte " + std::to_string(valid + 1) + " of " +
       std::to_string(text.size()) + " does not belong to a character");
 }
 

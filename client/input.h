@@ -15,13 +15,14 @@ namespace reprise {
 // the memory.
 constexpr size_t kMaxInputBytes = 64 << 20;
 
-// All bytes up to the end. ResourceExhausted beyond kMaxInputBytes; Unavailable
-// if reading fails.
+// All bytes up to the end. ResourceExhausted beyond kMaxInputBytes; Unknown if
+// reading fails.
 absl::StatusOr<std::string> ReadAll(int fd);
 
-// InvalidArgument, naming the place, if `text` is not UTF-8: the protocol
-// carries nothing else.
-absl::Status CheckUtf8(std::string_view text);
+// InvalidArgument, naming `what` and the place, if `text` is not UTF-8: the
+// protocol carries nothing else, and protobuf complains on stderr.
+absl::Status CheckUtf8(std::string_view text,
+                       const std::string& what = "the text");
 
 struct InputLine {
   enum class Kind { kLine, kEnd, kInterrupted };

@@ -11,6 +11,7 @@
 #include "client/interrupts.h"
 #include "client/terminal.h"
 #include "engine/base/bytes.h"
+#include "engine/base/standard_streams.h"
 
 namespace reprise {
 namespace {
@@ -55,4 +56,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace reprise
 
-int main(int argc, char** argv) { return reprise::Main(argc, argv); }
+int main(int argc, char** argv) {
+  reprise::OpenStandardStreams();
+  return reprise::Main(argc, argv);
+}

@@ -82,8 +82,8 @@ bool Terminal::out_closed() const { return out_errno_ == EPIPE; }
 
 absl::Status Terminal::status() const {
   if (out_errno_ == 0 || out_closed()) return absl::OkStatus();
-  return absl::UnavailableError(std::string("cannot write to stdout: ") +
-                                std::strerror(out_errno_));
+  return absl::UnknownError(std::string("cannot write to stdout: ") +
+                            std::strerror(out_errno_));
 }
 
 Spinner::Spinner(const Terminal& terminal) : fd_(terminal.options().err_fd) {

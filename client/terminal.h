@@ -53,8 +53,8 @@ class Terminal {
 
   // The reader of stdout has gone (`| head`): end quietly.
   bool out_closed() const;
-  // OK while stdout can be written to, or after its reader has gone; else the
-  // first failure ("No space left on device").
+  // OK while stdout can be written to, or after its reader has gone; else
+  // Unknown with the first failure ("No space left on device").
   absl::Status status() const;
 
  private:

@@ -168,6 +168,8 @@ std::string SessionSummary(const TurnResult& result) {
     text += " was at revision " + std::to_string(started.revision());
   } else if (result.finished[0].has_revision()) {
     text += " at revision " + std::to_string(result.finished[0].revision());
+  } else if (started.revision() == 0) {
+    return "nothing was kept of session " + started.session_id();
   } else {
     text += " stays at revision " + std::to_string(started.revision());
   }

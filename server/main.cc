@@ -23,6 +23,7 @@
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
 #include "engine/base/parallel.h"
+#include "engine/base/standard_streams.h"
 #include "engine/base/status_macros.h"
 #include "engine/engine.h"
 #include "engine/kernels/state_kernels.h"
@@ -405,6 +406,7 @@ int Main(int argc, char** argv) {
 }  // namespace reprise
 
 int main(int argc, char** argv) {
+  reprise::OpenStandardStreams();
   reprise::RestartWithBoundedSpin(argv);
   return reprise::Main(argc, argv);
 }

@@ -1,18 +1,22 @@
 #include "server/options.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/arguments.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 #include "server/option_values.h"
+#include "server/options_file.h"
 
 namespace reprise {
 namespace {
@@ -303,6 +307,11 @@ std::string CheckTogether(const ServerOptions& o) {
   return "";
 }
 
+ExitRequest WrongUsage(const std::string& wrong) {
+  return {2, absl::StrCat("reprise-server: ", wrong,
+                          "\nTry reprise-server --help\n")};
+}
+
 }  // namespace
 
 std::variant<ServerOptions, ExitRequest> ParseCommandLine(
@@ -315,8 +324,18 @@ std::variant<ServerOptions, ExitRequest> ParseCommandLine(
   app.set_version_flag("--version", "reprise-server " REPRISE_VERSION,
                        "Show the version and exit");
   app.set_help_flag("--help,-h", "Show this and exit");
+  const auto takes_value = [&app](const std::string& flag) {
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    return option != nullptr && option->get_items_expected_max() > 0;
+  };
+  const auto check_config = [takes_value](std::string& path) {
+    return CheckOptionsFile(path, [&](const std::string& name) {
+      return name != "config" && takes_value("--" + name);
+    });
+  };
   app.set_config("--config", "", "Read options from this TOML or INI file")
       ->option_text("FILE")
+      ->check(CLI::Validator(check_config, ""))
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.allow_config_extras(CLI::config_extras_mode::error);
   Flags flags(app);
@@ -326,6 +345,10 @@ std::variant<ServerOptions, ExitRequest> ParseCommandLine(
   AddLimitFlags(flags, options);
   AddProcessFlags(flags, options);
 
+  const std::string missing = FindMissingValue(
+      args,
+      [&](std::string_view flag) { return takes_value(std::string(flag)); });
+  if (!missing.empty()) return WrongUsage(missing);
   std::vector<std::string> all = WithEnvironment(app, args, environment);
   std::reverse(all.begin(), all.end());  // CLI11 takes them from the back
   try {
@@ -335,11 +358,10 @@ std::variant<ServerOptions, ExitRequest> ParseCommandLine(
   } catch (const CLI::CallForVersion&) {
     return ExitRequest{0, "reprise-server " REPRISE_VERSION "\n"};
   } catch (const CLI::Error& error) {
-    return ExitRequest{2, absl::StrCat("reprise-server: ", error.what(),
-                                       "\nTry reprise-server --help\n")};
+    return WrongUsage(error.what());
   }
   if (const std::string wrong = CheckTogether(options); !wrong.empty()) {
-    return ExitRequest{2, absl::StrCat("reprise-server: ", wrong, "\n")};
+    return WrongUsage(wrong);
   }
   return options;
 }
@@ -383,6 +405,27 @@ absl::StatusOr<std::string> DefaultStore(const Environment& environment) {
       "are kept");
 }
 
+// So that nobody waits for a model only to learn that the ports cannot be told.
+absl::Status CheckPortFile(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (path.empty()) return absl::OkStatus();
+  std::error_code error;
+  const fs::path folder = fs::absolute(path, error).parent_path();
+  if (!fs::is_directory(folder, error)) {
+    return absl::NotFoundError(absl::StrCat("--port-file: there is no folder ",
+                                            folder.string(), " for ", path));
+  }
+  if (fs::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--port-file: ", path, " is a folder"));
+  }
+  if (access(folder.c_str(), W_OK) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("--port-file: no file can be made in ", folder.string()));
+  }
+  return absl::OkStatus();
+}
+
 // Cores that this process may run on.
 int64_t CoreCount() {
   cpu_set_t cores;
@@ -395,6 +438,7 @@ int64_t CoreCount() {
 absl::Status ResolveDefaults(const std::string& binary_dir,
                              const Environment& environment,
                              ServerOptions& options) {
+  RETURN_IF_ERROR(CheckPortFile(options.port_file));
   if (options.model_dir.empty()) {
     ASSIGN_OR_RETURN(options.model_dir, FindEmbeddedModel(binary_dir));
   }

@@ -75,7 +75,8 @@ std::variant<ServerOptions, ExitRequest> ParseCommandLine(
 // Fills in what depends on the machine: model_dir, store_uri, threads.
 // `binary_dir` is the folder that the executable is in. NotFound, saying where
 // it looked, if there is no embedded model; InvalidArgument if there is no home
-// folder for the store.
+// folder for the store; NotFound, InvalidArgument or PermissionDenied if
+// port_file cannot be made.
 absl::Status ResolveDefaults(const std::string& binary_dir,
                              const Environment& environment,
                              ServerOptions& options);

@@ -67,6 +67,55 @@ TEST_F(CliTest, CompleteSaysThatASessionIsNew) {
   EXPECT_TRUE(server_.inference.last_request().create_session());
 }
 
+TEST_F(CliTest, CompleteSaysThatASessionWasNotKept) {
+  server_.inference.SetAnswer(AnswerOf({"x"}, "s"));
+  EXPECT_EQ(Run({"complete", "a", "--session=s", "--no-commit"}).err,
+            "reprise: nothing was kept of session s\n");
+}
+
+TEST_F(CliTest, AFailedTurnMakesNoNewSession) {
+  FakeAnswer answer;
+  answer.messages = {StartedMessage("s")};
+  answer.status = grpc::Status(grpc::StatusCode::INTERNAL, "broke");
+  server_.inference.SetAnswer(answer);
+  EXPECT_EQ(Run({"complete", "a", "--session=s"}).err,
+            "reprise: INTERNAL: broke\n");
+}
+
+// The binary with redirections, as a shell makes them.
+TEST_F(CliTest, OutputThatCannotBeWrittenIsNoFaultOfTheServer) {
+  server_.inference.SetAnswer(AnswerOf({"x"}));
+  for (const std::string command : {"complete a", "model", "--help"}) {
+    Process process({"/bin/sh", "-c",
+                     std::string(kBinary) + " --server=" + server_.address() +
+                         " " + command + " >/dev/full"},
+                    Process::Streams::kPipes);
+    EXPECT_EQ(process.Wait(), 1);
+    EXPECT_EQ(process.err(),
+              "reprise: cannot write to stdout: No space left on device\n");
+  }
+}
+
+TEST_F(CliTest, ClosedStreamsDoNotTurnIntoSockets) {
+  server_.inference.SetAnswer(AnswerOf({"x"}));
+  for (const std::string closed : {"2>&-", "1>&-", "<&-", "<&- >&- 2>&-"}) {
+    Process process({"/bin/sh", "-c",
+                     std::string(kBinary) + " --server=" + server_.address() +
+                         " complete a " + closed},
+                    Process::Streams::kPipes);
+    EXPECT_EQ(process.Wait(), 0) << closed;
+  }
+}
+
+TEST_F(CliTest, BrokenUtf8IsToldByUsAlone) {
+  const Outcome outcome = Run({"complete", "a", "--stop=\xff"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, StartsWith("reprise: --stop is not UTF-8"));
+  EXPECT_EQ(Run({"chat"}, "/fork \xff\n").err,
+            "reprise: INVALID_ARGUMENT: the name is not UTF-8: byte 1 of 1 "
+            "does not belong to a character\n");
+}
+
 TEST_F(CliTest, VerboseSummarisesInAPipeToo) {
   server_.inference.SetAnswer(AnswerOf({"x", "y"}));
   const Outcome outcome = Run({"complete", "a", "-v"});

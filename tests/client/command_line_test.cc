@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace reprise {
@@ -168,15 +169,90 @@ TEST_F(CommandLineTest, ReadsTheSessionCommands) {
   EXPECT_FALSE(ParseOk({"sessions", "fork", "a"}).fork.has_new_id());
 }
 
-TEST_F(CommandLineTest, RefusesNumbersThatAreNone) {
-  for (const char* argument :
-       {"--seed=-1", "--seed=18446744073709551616", "--seed=1x", "--seed=0x10",
-        "--max-tokens=4294967296", "--max-tokens=1.5", "--temperature=hot",
-        "--logit-bias=5", "--logit-bias=x:1", "--stop-token=2147483648"}) {
-    ExpectUsageError({"complete", "x", argument}, "Could not convert");
+TEST_F(CommandLineTest, RefusesNumbersThatAreNoneAndSaysTheRange) {
+  const std::string seed = " is not a whole number from 0 to 18446744073709551";
+  const std::string max = " is not a whole number from 0 to 4294967295";
+  const std::string token = " is not a whole number from 0 to 2147483647";
+  const std::vector<std::pair<const char*, std::string>> cases = {
+      {"--seed=-1", "--seed: '-1'" + seed},
+      {"--seed=18446744073709551616", "'18446744073709551616'" + seed},
+      {"--seed=1x", "'1x'" + seed},
+      {"--seed=0x10", "'0x10'" + seed},
+      {"--max-tokens=4294967296", "--max-tokens: '4294967296'" + max},
+      {"--max-tokens=-1", "'-1'" + max},
+      {"--max-tokens=1.5", "'1.5'" + max},
+      {"--temperature=hot", "--temperature: 'hot' is not a number"},
+      {"--logit-bias=5", "--logit-bias: '5' is not ID:X"},
+      {"--logit-bias=x:1", "'x:1' is not ID:X"},
+      {"--stop-token=2147483648", "--stop-token: '2147483648'" + token},
+      {"--connect-timeout-ms=0", "'0' is not a whole number from 1 to 3600000"},
+  };
+  for (const auto& [argument, text] : cases) {
+    ExpectUsageError({"complete", "x", argument}, text);
+  }
+  for (const char* argument : {"--page-size=0", "--page-size=1001"}) {
+    ExpectUsageError({"sessions", "list", argument}, "from 1 to 1000");
   }
   EXPECT_EQ(ParseOk({"complete", "x", "--seed=010"}).request.sampling().seed(),
             10u);
+}
+
+TEST_F(CommandLineTest, AnOptionDoesNotEatTheNextArgument) {
+  ExpectUsageError({"complete", "--session=", "Hi", "there"}, "--session: ");
+  ExpectUsageError({"complete", "Hi", "--session=", "--json"}, "--session: ");
+  ExpectUsageError({"complete", "Hi", "--session", "--json"}, "--session: ");
+  ExpectUsageError({"complete", "Hi", "--stop", "-v"}, "--stop: ");
+  ExpectUsageError({"--server", "--json", "model"}, "--server: ");
+  ExpectUsageError({"sessions", "list", "--page-size="}, "--page-size: ");
+  ExpectUsageError({"complete", "Hi", "--session"}, "--session: ");
+  EXPECT_EQ(ParseOk({"complete", "--", "--session="}).text, "--session=");
+  const v1::GenerateRequest request =
+      ParseOk({"complete", "x", "--stop=--json", "--presence-penalty", "-1"})
+          .request;
+  EXPECT_THAT(request.stopping().stop(), ElementsAre("--json"));
+  EXPECT_EQ(request.sampling().presence_penalty(), -1);
+}
+
+TEST_F(CommandLineTest, RefusesOptionsThatAreNotUtf8ByName) {
+  const std::string text = " is not UTF-8: byte 1 of 1";
+  ExpectUsageError({"complete", "x", "--stop=\xff"}, "--stop" + text);
+  ExpectUsageError({"complete", "x", "--request-id=\xff"},
+                   "--request-id" + text);
+  ExpectUsageError({"complete", "x", "--session=\xff"}, "--session" + text);
+  ExpectUsageError({"chat", "--session=\xff"}, "--session" + text);
+  ExpectUsageError({"sessions", "show", "\xff"}, "ID" + text);
+  ExpectUsageError({"sessions", "fork", "\xff"}, "ID" + text);
+  ExpectUsageError({"sessions", "fork", "a", "\xff"}, "NEW_ID" + text);
+}
+
+TEST_F(CommandLineTest, WhatIsNoCommandIsNamedAndTheCommandsListed) {
+  const std::string list =
+      "the commands are complete, chat, sessions, "
+      "tokenize, model";
+  ExpectUsageError({"bogus"}, "'bogus' is no command; " + list);
+  ExpectUsageError({"--json", "bogus", "x"}, "'bogus' is no command; ");
+  ExpectUsageError({"--verbose"}, "a command is required; " + list);
+  ExpectUsageError({"--bogus"}, "no such option: --bogus");
+  ExpectUsageError({"sessions", "bogus"},
+                   "'bogus' is no sessions command; the commands are list, "
+                   "show, suspend, resume, fork, delete");
+}
+
+TEST_F(CommandLineTest, WithJsonAUsageErrorIsOneLine) {
+  for (const auto& arguments : std::vector<std::vector<const char*>>{
+           {"complete", "x", "--json", "--seed=x"},
+           {"complete", "--json"},
+           {"--json"},
+           {"--json", "bogus"},
+           {"complete", "x", "--json", "--nonsense"},
+           {"complete", "x", "--json", "--session="},
+           {"complete", "x", "--json", "--stop=\xff"},
+           {"complete", "x", "--json", "--echo"}}) {
+    ExpectUsageError(arguments,
+                     "{\"error\":{\"code\":\"INVALID_ARGUMENT\",\"message\":");
+    const std::string line = Parse(arguments).err;
+    EXPECT_EQ(line.find('\n'), line.size() - 1) << line;
+  }
 }
 
 TEST_F(CommandLineTest, RefusesWrongUsage) {
@@ -184,7 +260,7 @@ TEST_F(CommandLineTest, RefusesWrongUsage) {
   ExpectUsageError({"complete"}, "TEXT is required");
   ExpectUsageError({"complete", "a", "b"}, "not expected: b");
   ExpectUsageError({"complete", "a", "--nonsense"}, "--nonsense");
-  ExpectUsageError({"sessions"}, "subcommand is required");
+  ExpectUsageError({"sessions"}, "sessions command is required");
   ExpectUsageError({"complete", "a", "--logprobs=1"}, "--json");
   ExpectUsageError({"complete", "a", "--echo", "--json"}, "--echo");
   ExpectUsageError({"complete", "a", "--no-commit"}, "--session");

@@ -30,7 +30,7 @@ TEST(ReadAllTest, ReadsToTheEnd) {
 }
 
 TEST(ReadAllTest, ReportsADescriptorThatCannotBeRead) {
-  EXPECT_TRUE(absl::IsUnavailable(ReadAll(-1).status()));
+  EXPECT_TRUE(absl::IsUnknown(ReadAll(-1).status()));
 }
 
 TEST(CheckUtf8Test, NamesTheFirstBadByte) {
@@ -39,6 +39,12 @@ TEST(CheckUtf8Test, NamesTheFirstBadByte) {
   EXPECT_EQ(status, absl::InvalidArgumentError(
                         "the text is not UTF-8: byte 3 of 3 does not belong "
                         "to a character"));
+}
+
+TEST(CheckUtf8Test, NamesWhatItLookedAt) {
+  EXPECT_EQ(CheckUtf8("\xff", "--stop"),
+            absl::InvalidArgumentError("--stop is not UTF-8: byte 1 of 1 does "
+                                       "not belong to a character"));
 }
 
 TEST(LineReaderTest, SplitsAtNewlinesAndKeepsTheLastPart) {

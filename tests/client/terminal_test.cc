@@ -89,7 +89,7 @@ TEST_F(TerminalTest, AFullDiskIsAnError) {
   terminal.Print("text");
   EXPECT_FALSE(terminal.out_closed());
   EXPECT_EQ(terminal.status(),
-            absl::UnavailableError(
+            absl::UnknownError(
                 "cannot write to stdout: No space left on device"));
   close(full);
 }

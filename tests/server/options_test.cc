@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -136,7 +137,61 @@ TEST(OptionsTest, FileWithAnUnknownNameIsRefusedByName) {
 
 TEST(OptionsTest, MissingFileIsRefusedByName) {
   EXPECT_THAT(ParseWrong({"--config=/no/such/file.toml"}),
-              HasSubstr("/no/such/file.toml"));
+              AllOf(HasSubstr("--config: "), HasSubstr("/no/such/file.toml"),
+                    HasSubstr("No such file")));
+}
+
+TEST(OptionsTest, OnlyASmallRegularFileIsRead) {
+  for (const std::string path : {"/dev/zero", "/dev/null", "/tmp"}) {
+    EXPECT_THAT(ParseWrong({"--config=" + path}),
+                AllOf(HasSubstr("--config: "), HasSubstr(path),
+                      HasSubstr("not a regular file")));
+  }
+  const std::string fifo =
+      ::testing::TempDir() + "options.fifo." + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THAT(ParseWrong({"--config=" + fifo}),
+              HasSubstr("not a regular file"));
+  std::filesystem::remove(fifo);
+  const TempFile longest(std::string(1 << 20, '#'));
+  EXPECT_EQ(ParseOk({"--config=" + longest.path()}).max_running, 64);
+}
+
+TEST(OptionsTest, FileThatIsTooLongIsRefusedWithTheLimit) {
+  const TempFile file(std::string((1 << 20) + 1, '#'));
+  EXPECT_THAT(ParseWrong({"--config=" + file.path()}),
+              AllOf(HasSubstr(file.path()), HasSubstr("1048576 bytes")));
+}
+
+TEST(OptionsTest, WrongLineOfTheFileIsNamed) {
+  for (const std::string line :
+       {"max-runing = 1", "[section]", "max-running", "max-running =", "=",
+        "store = \"rocksdb:/a", "store = \"a#b\"", "listen = [::1]:0",
+        "config = \"x\"", "help = 1", "max-running = # 5", "store = \"\""}) {
+    const TempFile file("# first\n\n" + line + "\nmax-queued = 1\n");
+    EXPECT_THAT(ParseWrong({"--config=" + file.path()}),
+                AllOf(HasSubstr("--config: "), HasSubstr(file.path() + ":3: ")))
+        << line;
+  }
+}
+
+TEST(OptionsTest, FileMayHaveCommentsQuotesAndBlanks) {
+  const TempFile file(
+      "; one\r\n  # two\n\n\tmax-running=3 # three\r\n"
+      "listen = \"[::1]:0\"\nstore = 'memory:'");
+  const ServerOptions o = ParseOk({"--config", file.path()});
+  EXPECT_EQ(o.max_running, 3);
+  EXPECT_EQ(o.listen, "[::1]:0");
+  EXPECT_EQ(o.store_uri, "memory:");
+}
+
+TEST(OptionsTest, FlagWithoutAValueDoesNotEatTheNext) {
+  EXPECT_THAT(ParseWrong({"--threads=", "--log-level=error"}),
+              HasSubstr("--threads: there is nothing behind the ="));
+  EXPECT_THAT(ParseWrong({"--model", "--threads=1"}),
+              HasSubstr("--model: the value is missing"));
+  EXPECT_THAT(ParseWrong({"--config="}), HasSubstr("--config: "));
+  EXPECT_THAT(ParseWrong({"--threads"}), HasSubstr("--threads: "));
 }
 
 struct WrongCase {
@@ -272,6 +327,38 @@ TEST(ResolveDefaultsTest, StoreLiesInTheStateFolder) {
                   options)
                   .ok());
   EXPECT_EQ(options.store_uri, "rocksdb:/state/reprise/sessions");
+}
+
+TEST(ResolveDefaultsTest, StateFolderThatIsNotAbsoluteIsIgnored) {
+  for (const char* state : {"state", "./state", ""}) {
+    ServerOptions options;
+    options.model_dir = "/m";
+    ASSERT_TRUE(
+        ResolveDefaults("/",
+                        Fake({{"HOME", "/home/me"}, {"XDG_STATE_HOME", state}}),
+                        options)
+            .ok());
+    EXPECT_EQ(options.store_uri,
+              "rocksdb:/home/me/.local/state/reprise/sessions");
+  }
+}
+
+TEST(ResolveDefaultsTest, PortFileNeedsAFolder) {
+  const Environment environment = Fake({{"HOME", "/home/me"}});
+  ServerOptions options =
+      ParseOk({"--model=/m", "--port-file=/no/such/folder/ports"});
+  absl::Status status = ResolveDefaults("/", environment, options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("--port-file"), HasSubstr("/no/such/folder")));
+  options.port_file = "/tmp";
+  status = ResolveDefaults("/", environment, options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const std::string path :
+       {std::string("ports"), ::testing::TempDir() + "ports"}) {
+    options.port_file = path;
+    EXPECT_TRUE(ResolveDefaults("/", environment, options).ok()) << path;
+  }
 }
 
 TEST(ResolveDefaultsTest, NoHomeAndNoStoreIsRefused) {
