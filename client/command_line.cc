@@ -24,8 +24,8 @@ constexpr char kDescription[] =
 
 constexpr char kFooter[] =
     "--server, --json and --verbose may stand before or after the command.\n"
-    "Exit status: 0 done, 1 an error of the server or the connection,\n"
-    "2 wrong arguments, 130 interrupted with Ctrl-C.\n"
+    "Exit status: 0 done, 1 an error of the server, the connection or the\n"
+    "output, 2 wrong arguments, 130 interrupted with Ctrl-C.\n"
     "\n"
     "Examples:\n"
     "  reprise complete 'In the beginning' --max-tokens=50\n"

@@ -88,9 +88,9 @@ TEST_F(TerminalTest, AFullDiskIsAnError) {
   Terminal terminal(options);
   terminal.Print("text");
   EXPECT_FALSE(terminal.out_closed());
-  EXPECT_EQ(terminal.status(),
-            absl::UnknownError(
-                "cannot write to stdout: No space left on device"));
+  EXPECT_EQ(
+      terminal.status(),
+      absl::UnknownError("cannot write to stdout: No space left on device"));
   close(full);
 }
 
