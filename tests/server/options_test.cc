@@ -354,7 +354,7 @@ TEST(ResolveDefaultsTest, PortFileNeedsAFolder) {
   options.port_file = "/tmp";
   status = ResolveDefaults("/", environment, options);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  for (const std::string path :
+  for (const std::string& path :
        {std::string("ports"), ::testing::TempDir() + "ports"}) {
     options.port_file = path;
     EXPECT_TRUE(ResolveDefaults("/", environment, options).ok()) << path;
