@@ -40,27 +40,44 @@ class SessionsService final : public v1::Sessions::CallbackService {
  public:
   explicit SessionsService(ServiceContext& context) : context_(context) {}
 
-  template <typename Request, typename Response>
-  using Unary = grpc::ServerUnaryReactor*(grpc::CallbackServerContext* rpc,
-                                          const Request* request,
-                                          Response* response);
-
-  Unary<v1::CreateSessionRequest, v1::Session> Create;
-  Unary<v1::GetSessionRequest, v1::Session> Get;
-  Unary<v1::ListSessionsRequest, v1::ListSessionsResponse> List;
-  Unary<v1::AppendRequest, v1::AppendResponse> Append;
-  Unary<v1::SuspendSessionRequest, v1::Session> Suspend;
-  Unary<v1::ResumeSessionRequest, v1::ResumeSessionResponse> Resume;
-  Unary<v1::ForkSessionRequest, v1::Session> Fork;
-  Unary<v1::RewindSessionRequest, v1::Session> Rewind;
+  grpc::ServerUnaryReactor* Create(grpc::CallbackServerContext* rpc,
+                                   const v1::CreateSessionRequest* request,
+                                   v1::Session* response) override;
+  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* rpc,
+                                const v1::GetSessionRequest* request,
+                                v1::Session* response) override;
+  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* rpc,
+                                 const v1::ListSessionsRequest* request,
+                                 v1::ListSessionsResponse* response) override;
+  grpc::ServerUnaryReactor* Append(grpc::CallbackServerContext* rpc,
+                                   const v1::AppendRequest* request,
+                                   v1::AppendResponse* response) override;
+  grpc::ServerUnaryReactor* Suspend(grpc::CallbackServerContext* rpc,
+                                    const v1::SuspendSessionRequest* request,
+                                    v1::Session* response) override;
+  grpc::ServerUnaryReactor* Resume(
+      grpc::CallbackServerContext* rpc, const v1::ResumeSessionRequest* request,
+      v1::ResumeSessionResponse* response) override;
+  grpc::ServerUnaryReactor* Fork(grpc::CallbackServerContext* rpc,
+                                 const v1::ForkSessionRequest* request,
+                                 v1::Session* response) override;
+  grpc::ServerUnaryReactor* Rewind(grpc::CallbackServerContext* rpc,
+                                   const v1::RewindSessionRequest* request,
+                                   v1::Session* response) override;
   grpc::ServerWriteReactor<v1::SnapshotChunk>* Export(
       grpc::CallbackServerContext* rpc,
       const v1::ExportSessionRequest* request) override;
   grpc::ServerReadReactor<v1::SnapshotChunk>* Import(
       grpc::CallbackServerContext* rpc, v1::Session* response) override;
-  Unary<v1::DeleteSessionRequest, v1::DeleteSessionResponse> Delete;
-  Unary<v1::TouchSessionRequest, v1::Session> Touch;
-  Unary<v1::ListPresetsRequest, v1::ListPresetsResponse> ListPresets;
+  grpc::ServerUnaryReactor* Delete(
+      grpc::CallbackServerContext* rpc, const v1::DeleteSessionRequest* request,
+      v1::DeleteSessionResponse* response) override;
+  grpc::ServerUnaryReactor* Touch(grpc::CallbackServerContext* rpc,
+                                  const v1::TouchSessionRequest* request,
+                                  v1::Session* response) override;
+  grpc::ServerUnaryReactor* ListPresets(
+      grpc::CallbackServerContext* rpc, const v1::ListPresetsRequest* request,
+      v1::ListPresetsResponse* response) override;
 
  private:
   SessionKey Key(const std::string& id) const;

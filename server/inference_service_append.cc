@@ -8,6 +8,7 @@
 #include "server/inference_service_response.h"
 
 namespace reprise {
+
 grpc::ServerUnaryReactor* AppendCall::Start(ServiceContext& context,
                                             grpc::CallbackServerContext* rpc,
                                             const v1::AppendRequest* request,

@@ -41,6 +41,8 @@ void SetLimits(grpc::ServerBuilder& builder, const ServerOptions& options) {
   grpc::ResourceQuota quota("reprise");
   quota.Resize(static_cast<size_t>(
       std::max(kLeastBytes, 16 * options.max_request_bytes)));
+  // Only reflection runs on threads of its own, one for each open stream.
+  quota.SetMaxThreads(16);
   builder.SetResourceQuota(quota);
   // Otherwise a second server on the same port would start and take half of
   // the connections.

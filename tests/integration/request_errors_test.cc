@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <functional>
 #include <limits>
 #include <string>
 
@@ -32,7 +30,7 @@ class RequestErrorsTest : public ::testing::Test {
 
 struct Case {
   const char* name;
-  std::function<void(v1::GenerateRequest&)> change;
+  void (*change)(v1::GenerateRequest&);
   grpc::StatusCode code;
   const char* field;
   const char* detail = "";
@@ -43,120 +41,106 @@ constexpr auto kUnbuilt = grpc::StatusCode::UNIMPLEMENTED;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-template <typename Set>
-Case Sampling(const char* name, Set set, const char* field) {
-  return {name, [set](v1::GenerateRequest& r) { set(*r.mutable_sampling()); },
-          kInvalid, field};
-}
-
-template <typename Set>
-Case Stopping(const char* name, Set set, const char* field,
-              const char* detail = "") {
-  return {name, [set](v1::GenerateRequest& r) { set(*r.mutable_stopping()); },
-          kInvalid, field, detail};
-}
-
 using S = v1::SamplingOptions;
 using T = v1::StoppingOptions;
 using R = v1::GenerateRequest;
 
-const Case kCases[] = {
-    Sampling(
-        "TemperatureHigh", [](S& s) { s.set_temperature(2.5f); },
-        "sampling.temperature"),
-    Sampling(
-        "TemperatureNegative", [](S& s) { s.set_temperature(-1); },
-        "sampling.temperature"),
-    Sampling(
-        "TemperatureNan", [](S& s) { s.set_temperature(kNan); },
-        "sampling.temperature"),
-    Sampling(
-        "TemperatureInfinite", [](S& s) { s.set_temperature(kInf); },
-        "sampling.temperature"),
-    Sampling(
-        "TopKZero", [](S& s) { s.set_top_k(0); }, "sampling.top_k"),
-    Sampling(
-        "TopKPastVocabulary", [](S& s) { s.set_top_k(33); }, "sampling.top_k"),
-    Sampling(
-        "TopKHuge", [](S& s) { s.set_top_k(0xFFFFFFFF); }, "sampling.top_k"),
-    Sampling(
-        "TopPZero", [](S& s) { s.set_top_p(0); }, "sampling.top_p"),
-    Sampling(
-        "TopPHigh", [](S& s) { s.set_top_p(1.01f); }, "sampling.top_p"),
-    Sampling(
-        "TopPNan", [](S& s) { s.set_top_p(kNan); }, "sampling.top_p"),
-    Sampling(
-        "MinPOne", [](S& s) { s.set_min_p(1); }, "sampling.min_p"),
-    Sampling(
-        "MinPNegative", [](S& s) { s.set_min_p(-0.1f); }, "sampling.min_p"),
-    Sampling(
-        "TypicalPZero", [](S& s) { s.set_typical_p(0); }, "sampling.typical_p"),
-    Sampling(
-        "RepetitionPenaltyZero", [](S& s) { s.set_repetition_penalty(0); },
-        "sampling.repetition_penalty"),
-    Sampling(
-        "RepetitionPenaltyHigh", [](S& s) { s.set_repetition_penalty(11); },
-        "sampling.repetition_penalty"),
-    Sampling(
-        "PresencePenaltyHigh", [](S& s) { s.set_presence_penalty(3); },
-        "sampling.presence_penalty"),
-    Sampling(
-        "FrequencyPenaltyLow", [](S& s) { s.set_frequency_penalty(-2.1f); },
-        "sampling.frequency_penalty"),
-    Sampling(
-        "PenaltyDecayZero", [](S& s) { s.set_penalty_decay(0); },
-        "sampling.penalty_decay"),
-    Sampling(
-        "PenaltyLastNHigh", [](S& s) { s.set_penalty_last_n(65537); },
-        "sampling.penalty_last_n"),
-    Sampling(
-        "PenaltyLastNHuge", [](S& s) { s.set_penalty_last_n(0xFFFFFFFF); },
-        "sampling.penalty_last_n"),
-    Sampling(
-        "LogitBiasHigh", [](S& s) { (*s.mutable_logit_bias())[3] = 101; },
-        "sampling.logit_bias"),
-    Sampling(
-        "LogitBiasPastVocabulary",
-        [](S& s) { (*s.mutable_logit_bias())[32] = 1; }, "sampling.logit_bias"),
-    Sampling(
-        "LogitBiasNegativeId", [](S& s) { (*s.mutable_logit_bias())[-1] = 1; },
-        "sampling.logit_bias"),
-    Stopping(
-        "MaxNewTokensZero", [](T& t) { t.set_max_new_tokens(0); },
-        "stopping.max_new_tokens", "[1, 2000]"),
-    Stopping(
-        "MaxNewTokensHigh", [](T& t) { t.set_max_new_tokens(2001); },
-        "stopping.max_new_tokens", "2001"),
-    Stopping(
-        "MinNewTokensHigh", [](T& t) { t.set_min_new_tokens(11); },
-        "stopping.min_new_tokens", "11"),
-    Stopping(
-        "StopEmpty", [](T& t) { t.add_stop(""); }, "stopping.stop[0]"),
-    Stopping(
-        "StopLong",
-        [](T& t) {
-          t.add_stop("a");
-          t.add_stop(std::string(257, 'a'));
-        },
-        "stopping.stop[1]", "257"),
-    Stopping(
-        "StopMany",
-        [](T& t) {
-          for (int i = 0; i < 17; ++i) t.add_stop("a");
-        },
-        "stopping.stop", "17"),
-    Stopping(
-        "StopTokenPastVocabulary", [](T& t) { t.add_stop_token_ids(32); },
-        "stopping.stop_token_ids[0]", "32"),
-    Stopping(
-        "StopTokensMany",
-        [](T& t) {
-          for (int i = 0; i < 65; ++i) t.add_stop_token_ids(1);
-        },
-        "stopping.stop_token_ids", "65"),
-    Stopping(
-        "TimeLimitZero", [](T& t) { t.set_time_limit_ms(0); },
-        "stopping.time_limit_ms"),
+constexpr Case kCases[] = {
+    {"TemperatureHigh",
+     [](R& r) { r.mutable_sampling()->set_temperature(2.5f); }, kInvalid,
+     "sampling.temperature"},
+    {"TemperatureNegative",
+     [](R& r) { r.mutable_sampling()->set_temperature(-1); }, kInvalid,
+     "sampling.temperature"},
+    {"TemperatureNan",
+     [](R& r) { r.mutable_sampling()->set_temperature(kNan); }, kInvalid,
+     "sampling.temperature"},
+    {"TemperatureInfinite",
+     [](R& r) { r.mutable_sampling()->set_temperature(kInf); }, kInvalid,
+     "sampling.temperature"},
+    {"TopKZero", [](R& r) { r.mutable_sampling()->set_top_k(0); }, kInvalid,
+     "sampling.top_k"},
+    {"TopKPastVocabulary", [](R& r) { r.mutable_sampling()->set_top_k(33); },
+     kInvalid, "sampling.top_k"},
+    {"TopKHuge", [](R& r) { r.mutable_sampling()->set_top_k(0xFFFFFFFF); },
+     kInvalid, "sampling.top_k"},
+    {"TopPZero", [](R& r) { r.mutable_sampling()->set_top_p(0); }, kInvalid,
+     "sampling.top_p"},
+    {"TopPHigh", [](R& r) { r.mutable_sampling()->set_top_p(1.01f); }, kInvalid,
+     "sampling.top_p"},
+    {"TopPNan", [](R& r) { r.mutable_sampling()->set_top_p(kNan); }, kInvalid,
+     "sampling.top_p"},
+    {"MinPOne", [](R& r) { r.mutable_sampling()->set_min_p(1); }, kInvalid,
+     "sampling.min_p"},
+    {"MinPNegative", [](R& r) { r.mutable_sampling()->set_min_p(-0.1f); },
+     kInvalid, "sampling.min_p"},
+    {"TypicalPZero", [](R& r) { r.mutable_sampling()->set_typical_p(0); },
+     kInvalid, "sampling.typical_p"},
+    {"RepetitionPenaltyZero",
+     [](R& r) { r.mutable_sampling()->set_repetition_penalty(0); }, kInvalid,
+     "sampling.repetition_penalty"},
+    {"RepetitionPenaltyHigh",
+     [](R& r) { r.mutable_sampling()->set_repetition_penalty(11); }, kInvalid,
+     "sampling.repetition_penalty"},
+    {"PresencePenaltyHigh",
+     [](R& r) { r.mutable_sampling()->set_presence_penalty(3); }, kInvalid,
+     "sampling.presence_penalty"},
+    {"FrequencyPenaltyLow",
+     [](R& r) { r.mutable_sampling()->set_frequency_penalty(-2.1f); }, kInvalid,
+     "sampling.frequency_penalty"},
+    {"PenaltyDecayZero",
+     [](R& r) { r.mutable_sampling()->set_penalty_decay(0); }, kInvalid,
+     "sampling.penalty_decay"},
+    {"PenaltyLastNHigh",
+     [](R& r) { r.mutable_sampling()->set_penalty_last_n(65537); }, kInvalid,
+     "sampling.penalty_last_n"},
+    {"PenaltyLastNHuge",
+     [](R& r) { r.mutable_sampling()->set_penalty_last_n(0xFFFFFFFF); },
+     kInvalid, "sampling.penalty_last_n"},
+    {"LogitBiasHigh",
+     [](R& r) { (*r.mutable_sampling()->mutable_logit_bias())[3] = 101; },
+     kInvalid, "sampling.logit_bias"},
+    {"LogitBiasPastVocabulary",
+     [](R& r) { (*r.mutable_sampling()->mutable_logit_bias())[32] = 1; },
+     kInvalid, "sampling.logit_bias"},
+    {"LogitBiasNegativeId",
+     [](R& r) { (*r.mutable_sampling()->mutable_logit_bias())[-1] = 1; },
+     kInvalid, "sampling.logit_bias"},
+    {"MaxNewTokensZero",
+     [](R& r) { r.mutable_stopping()->set_max_new_tokens(0); }, kInvalid,
+     "stopping.max_new_tokens", "[1, 2000]"},
+    {"MaxNewTokensHigh",
+     [](R& r) { r.mutable_stopping()->set_max_new_tokens(2001); }, kInvalid,
+     "stopping.max_new_tokens", "2001"},
+    {"MinNewTokensHigh",
+     [](R& r) { r.mutable_stopping()->set_min_new_tokens(11); }, kInvalid,
+     "stopping.min_new_tokens", "11"},
+    {"StopEmpty", [](R& r) { r.mutable_stopping()->add_stop(""); }, kInvalid,
+     "stopping.stop[0]"},
+    {"StopLong",
+     [](R& r) {
+       T& t = *r.mutable_stopping();
+       t.add_stop("a");
+       t.add_stop(std::string(257, 'a'));
+     },
+     kInvalid, "stopping.stop[1]", "257"},
+    {"StopMany",
+     [](R& r) {
+       T& t = *r.mutable_stopping();
+       for (int i = 0; i < 17; ++i) t.add_stop("a");
+     },
+     kInvalid, "stopping.stop", "17"},
+    {"StopTokenPastVocabulary",
+     [](R& r) { r.mutable_stopping()->add_stop_token_ids(32); }, kInvalid,
+     "stopping.stop_token_ids[0]", "32"},
+    {"StopTokensMany",
+     [](R& r) {
+       T& t = *r.mutable_stopping();
+       for (int i = 0; i < 65; ++i) t.add_stop_token_ids(1);
+     },
+     kInvalid, "stopping.stop_token_ids", "65"},
+    {"TimeLimitZero", [](R& r) { r.mutable_stopping()->set_time_limit_ms(0); },
+     kInvalid, "stopping.time_limit_ms"},
     {"LogprobsHigh", [](R& r) { r.mutable_output()->set_logprobs(21); },
      kInvalid, "output.logprobs", "[0, 20]"},
     {"NoInput", [](R& r) { r.clear_text(); }, kInvalid, "text"},
