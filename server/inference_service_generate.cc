@@ -124,7 +124,11 @@ void GenerateCall::Pump() {
 bool GenerateCall::TakeEvents() {
   const std::shared_ptr<TokenStream> events = stream();
   response_.Clear();
-  while (true) {
+  // The scheduler refills the stream while this takes from it: without a limit
+  // one message could take a whole turn, and the stream of a client that does
+  // not read would never be full.
+  int64_t deltas = 0;
+  while (deltas < context_.options.stream_buffer) {
     std::optional<StreamEvent> event =
         next_.has_value() ? std::exchange(next_, std::nullopt) : events->Pop();
     if (!event.has_value()) break;
@@ -138,7 +142,11 @@ bool GenerateCall::TakeEvents() {
       break;
     }
     PutEvent(*event);
-    if (broken_) response_.Clear();
+    if (delta != nullptr) ++deltas;
+    if (broken_) {
+      response_.Clear();
+      deltas = 0;
+    }
   }
   return response_.event_case() != v1::GenerateResponse::EVENT_NOT_SET;
 }

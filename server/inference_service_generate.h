@@ -52,7 +52,8 @@ class GenerateCall final
   void OnEvents() override;
   // Takes waiting events and writes them, or finishes after the last.
   void Pump();
-  // Whether `response_` holds something to write now.
+  // Puts what waits into `response_`, of deltas no more than the stream holds.
+  // Whether there is something to write now.
   bool TakeEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PutEvent(const StreamEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // On the delivery thread, when the stream is closed: sees to it that what

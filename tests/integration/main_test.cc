@@ -138,7 +138,7 @@ TEST_P(SurvivalTest, SessionContinuesBitForBitInAnotherProcess) {
   ServerProcess kept({kModel, weights, "--store=memory:"});
   // What linear.cc says on a CPU without it.
   const std::string refusal = "cannot multiply bf16";
-  ASSERT_TRUE(Soon([&] {
+  ASSERT_TRUE(Eventually([&] {
     const std::string log = kept.Log();
     return log.find("ready") != std::string::npos ||
            log.find("cannot start") != std::string::npos;

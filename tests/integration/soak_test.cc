@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/eventually.h"
 #include "tests/support/generate_call.h"
 #include "tests/support/scrape.h"
 #include "tests/support/server_process.h"
@@ -184,7 +185,7 @@ TEST(SoakTest, StreamsDoNotDisturbEachOther) {
 
   // No slot is lost: nothing runs, and nothing is leased, soon after.
   const std::string labels = "{model=\"embedded\",state=\"active\"}";
-  EXPECT_TRUE(Soon([&] {
+  EXPECT_TRUE(Eventually([&] {
     return Gauge(server, "reprise_requests_running{model=\"embedded\"}") == 0 &&
            Gauge(server, "reprise_sessions" + labels) == 0;
   })) << HttpBody(HttpGetMetrics(server.metrics_port()));

@@ -20,6 +20,7 @@ struct Completion {
   std::vector<v1::Finished> finished;
   std::string text;                // of completion 0
   std::vector<int32_t> token_ids;  // of completion 0
+  std::string logprobs;            // of completion 0, as bytes
 };
 
 inline void AddMessage(const v1::GenerateResponse& message,
@@ -32,6 +33,9 @@ inline void AddMessage(const v1::GenerateResponse& message,
     completion.token_ids.insert(completion.token_ids.end(),
                                 message.delta().token_ids().begin(),
                                 message.delta().token_ids().end());
+    for (const v1::TokenLogprobs& token : message.delta().logprobs()) {
+      completion.logprobs += token.SerializeAsString();
+    }
   }
 }
 

@@ -9,15 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "proto/inference.grpc.pb.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -27,18 +26,6 @@ inline std::string ReadFile(const std::string& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-// Whether `condition` comes true before a minute is over: a loaded machine may
-// take that long for what takes a second.
-template <typename Condition>
-bool Soon(const Condition& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    usleep(2000);  // the child needs the core
-  }
-  return true;
 }
 
 // Killed, if it still runs, when the test is over.
@@ -76,7 +63,7 @@ class ServerProcess {
   // Waits until it serves; false, with its log in the test's output, if it
   // ended instead.
   bool AwaitReady() {
-    const bool ready = Soon([this] {
+    const bool ready = Eventually([this] {
       std::istringstream ports(ReadFile(dir_.path() + "/ports"));
       std::string name;
       while (ports >> name) ports >> (name == "grpc" ? grpc_port_ : metrics_);
@@ -90,12 +77,12 @@ class ServerProcess {
   void Signal(int signal) const { kill(pid_, signal); }
   // The exit code; 128 and the signal if one ended it; -1 after a minute.
   int Wait() {
-    if (!Soon([this] { return Ended(); })) return -1;
+    if (!Eventually([this] { return Ended(); })) return -1;
     return code_;
   }
   // Waits until the log has `text`.
   bool AwaitLog(const std::string& text) const {
-    return Soon([&] { return Log().find(text) != std::string::npos; });
+    return Eventually([&] { return Log().find(text) != std::string::npos; });
   }
 
   std::string Log() const { return ReadFile(dir_.path() + "/log"); }

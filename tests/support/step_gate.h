@@ -1,10 +1,8 @@
-// Holds a test's server still, and waits for it.
+// Holds a test's server still.
 #ifndef TESTS_SUPPORT_STEP_GATE_H_
 #define TESTS_SUPPORT_STEP_GATE_H_
 
-#include <chrono>
 #include <cstdint>
-#include <thread>
 
 #include "engine/base/mutex.h"
 
@@ -50,17 +48,6 @@ class StepGate {
   bool blocked_ ABSL_GUARDED_BY(mu_) = false;
   int64_t left_ ABSL_GUARDED_BY(mu_) = 0;
 };
-
-// Whether `condition` comes true before a minute is over.
-template <typename Condition>
-bool Eventually(const Condition& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 }  // namespace reprise
 

@@ -20,6 +20,7 @@
 #include "server/scheduler.h"
 #include "server/session_manager.h"
 #include "server/store/snapshot_store.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/fake_tokenizer.h"
 #include "tests/support/generate_call.h"
