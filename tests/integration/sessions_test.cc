@@ -54,7 +54,7 @@ class SessionsTest : public ::testing::Test {
 
 constexpr auto kNotFound = grpc::StatusCode::NOT_FOUND;
 constexpr auto kAborted = grpc::StatusCode::ABORTED;
-constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
+constexpr auto kInvalidArgument = grpc::StatusCode::INVALID_ARGUMENT;
 
 TEST_F(SessionsTest, SecondTurnContinuesWithoutReadingTheFirstAgain) {
   const Completion first = Turn("s", "abc d", 10);
@@ -151,16 +151,16 @@ TEST_F(SessionsTest, BadIdIsInvalidEverywhere) {
        {std::string(), std::string("../x"), std::string(".x"),
         std::string("a/b"), std::string("a\0b", 3), std::string(129, 'x'),
         std::string(60 << 10, 'x')}) {
-    Get(id, kInvalid);
+    Get(id, kInvalidArgument);
     EXPECT_THAT(status_.error_message(), HasSubstr("id"));
-    Suspend(id, kInvalid);
+    Suspend(id, kInvalidArgument);
     Call<v1::Session>(&Stub::Create, Named<v1::CreateSessionRequest>(id),
-                      kInvalid);
+                      kInvalidArgument);
     Call<v1::DeleteSessionResponse>(
-        &Stub::Delete, Named<v1::DeleteSessionRequest>(id), kInvalid);
+        &Stub::Delete, Named<v1::DeleteSessionRequest>(id), kInvalidArgument);
     v1::ForkSessionRequest fork = Named<v1::ForkSessionRequest>("s");
     fork.set_new_id(id);
-    Call<v1::Session>(&Stub::Fork, fork, kInvalid);
+    Call<v1::Session>(&Stub::Fork, fork, kInvalidArgument);
     EXPECT_THAT(status_.error_message(), HasSubstr("new_id"));
   }
 }
@@ -255,7 +255,7 @@ TEST_F(SessionsTest, AppendReadsAndCommits) {
       asked.token_ids,
       Generate(server_.inference(), TextRequest("abc dcc", 20)).token_ids);
   request.set_text("");
-  Call<v1::AppendResponse>(&Stub::Append, request, kInvalid);
+  Call<v1::AppendResponse>(&Stub::Append, request, kInvalidArgument);
 }
 
 TEST_F(SessionsTest, ForkContinuesAsItsOriginal) {
@@ -282,17 +282,17 @@ TEST_F(SessionsTest, CreatedSessionIsEmptyAndItsIdTaken) {
                     grpc::StatusCode::ALREADY_EXISTS);
   v1::GenerateRequest request = SessionRequest(drawn.id(), "", 5);
   const Completion empty = Generate(server_.inference(), request);
-  EXPECT_EQ(empty.status.error_code(), kInvalid);  // nothing to go on from
+  EXPECT_EQ(empty.status.error_code(), kInvalidArgument);  // nothing to go on from
   EXPECT_TRUE(Turn(drawn.id(), "abc", 5).status.ok());
 }
 
 TEST_F(SessionsTest, TimeToLiveIsCheckedAndShown) {
   v1::CreateSessionRequest request = Named<v1::CreateSessionRequest>("s");
   request.set_ttl_ms(0);
-  Call<v1::Session>(&Stub::Create, request, kInvalid);
+  Call<v1::Session>(&Stub::Create, request, kInvalidArgument);
   EXPECT_THAT(status_.error_message(), HasSubstr("ttl_ms"));
   request.set_ttl_ms(~uint64_t{0});
-  Call<v1::Session>(&Stub::Create, request, kInvalid);
+  Call<v1::Session>(&Stub::Create, request, kInvalidArgument);
   request.set_ttl_ms(60'000);
   const auto made = Call<v1::Session>(&Stub::Create, request);
   EXPECT_EQ(made.expires_unix_ms(), made.updated_unix_ms() + 60'000);
@@ -330,12 +330,12 @@ TEST_F(SessionsTest, ListComesInPages) {
   EXPECT_EQ(pages, 3);
   for (const uint32_t size : {0u, 1001u, 0xFFFFFFFFu}) {
     request.set_page_size(size);
-    Call<v1::ListSessionsResponse>(&Stub::List, request, kInvalid);
+    Call<v1::ListSessionsResponse>(&Stub::List, request, kInvalidArgument);
     EXPECT_THAT(status_.error_message(), HasSubstr("page_size"));
   }
   request.set_page_size(2);
   request.set_page_token("../x");
-  Call<v1::ListSessionsResponse>(&Stub::List, request, kInvalid);
+  Call<v1::ListSessionsResponse>(&Stub::List, request, kInvalidArgument);
 }
 
 TEST_F(SessionsTest, CallsNotBuiltYetSaySo) {
