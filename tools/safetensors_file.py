@@ -1,9 +1,4 @@
-"""Reads and writes safetensors files, without the safetensors package.
-
-The format: 8 bytes little-endian length, a JSON header padded with spaces,
-then the tensors' bytes, one behind the other without holes. The header's
-padding makes the data start at a multiple of 8.
-"""
+"""Reads and writes safetensors files, without the safetensors package."""
 
 import json
 import math
@@ -11,30 +6,20 @@ import struct
 
 import numpy as np
 
+import safetensors_header
+
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I32": "<i4", "I64": "<i8"}
 NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
 
 
 def write(path, tensors, metadata=None):
-    """Writes {name: numpy array}. Names are kept in the given order.
-
-    Wide types should come first: then every tensor is aligned to its own
-    element size as well, which some readers ask for.
-    """
-    header = {"__metadata__": metadata} if metadata else {}
-    end = 0
-    for name, array in tensors.items():
-        start, end = end, end + array.nbytes
-        header[name] = {
-            "dtype": NAMES[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [start, end],
-        }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    """Writes {name: numpy array}. Names are kept in the given order."""
+    entries = [
+        (name, NAMES[array.dtype], array.shape, array.nbytes)
+        for name, array in tensors.items()
+    ]
     with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)))
-        file.write(text)
+        file.write(safetensors_header.header(entries, metadata))
         for array in tensors.values():
             file.write(np.ascontiguousarray(array).tobytes())
 
