@@ -277,8 +277,20 @@ ModelInfo MakeInfo(const std::string& dir, const ModelDescription& model,
   return info;
 }
 
-void LogLoaded(const ModelInfo& info, const Weights& weights) {
-  const std::vector<std::string> unused = weights.UnusedTensors();
+// Tensors that the description does not speak of, neither by name nor as those
+// of a part that text needs none of.
+std::vector<std::string> UnknownTensors(const ModelDescription& model,
+                                        const Weights& weights) {
+  std::vector<std::string> unknown = weights.UnusedTensors();
+  std::erase_if(unknown, [&](const std::string& name) {
+    return std::any_of(
+        model.ignored_prefixes.begin(), model.ignored_prefixes.end(),
+        [&](const std::string& prefix) { return name.starts_with(prefix); });
+  });
+  return unknown;
+}
+
+void LogLoaded(const ModelInfo& info, const std::vector<std::string>& unused) {
   if (!unused.empty()) {
     constexpr size_t kShown = 5;
     const std::span<const std::string> first(unused.data(),
@@ -286,8 +298,8 @@ void LogLoaded(const ModelInfo& info, const Weights& weights) {
     const std::string names = absl::StrJoin(
         first, ", ",
         [](std::string* out, const auto& name) { out->append(Quoted(name)); });
-    LogInfo("tensors of the checkpoint that the model does not use",
-            {{"count", unused.size()}, {"first", names}});
+    LogWarning("tensors of the checkpoint that the model does not use",
+               {{"count", unused.size()}, {"first", names}});
   }
   if (!info.exact) {
     LogWarning(
@@ -339,7 +351,7 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
   scratch.Allocate(options.max_rows);
   ModelInfo info =
       MakeInfo(options.model_dir, model, weights, type, parts.layout);
-  LogLoaded(info, weights);
+  LogLoaded(info, UnknownTensors(model, weights));
   return std::make_unique<LoadedEngine>(std::move(parts), std::move(scratch),
                                         std::move(info), options.max_rows);
 }

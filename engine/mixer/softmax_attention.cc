@@ -225,8 +225,9 @@ std::vector<double> TurnsOf(const SoftmaxAttentionDescription& d) {
   for (int64_t i = 0; i < d.rotary_dim / 2; ++i) {
     const double exponent =
         2 * static_cast<double>(i) / static_cast<double>(d.rotary_dim);
-    turns.push_back(std::pow(d.rotary_base, -exponent) /
-                    (2 * std::numbers::pi));
+    turns.push_back(ScaledTurns(
+        d.rotary_scaling,
+        std::pow(d.rotary_base, -exponent) / (2 * std::numbers::pi)));
   }
   return turns;
 }

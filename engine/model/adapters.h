@@ -60,9 +60,24 @@ absl::StatusOr<ModelDescription> DescribeRwkv6(ConfigReader& config,
 absl::StatusOr<ModelDescription> DescribeFastTransformers(
     ConfigReader& config, const Checkpoint& checkpoint);
 
-// Hugging Face's LlamaForCausalLM.
+// Hugging Face's LlamaForCausalLM, and those that differ from it in a detail.
 absl::StatusOr<ModelDescription> DescribeLlama(ConfigReader& config,
                                                const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeMistral(ConfigReader& config,
+                                                 const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeQwen2(ConfigReader& config,
+                                               const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeQwen3(ConfigReader& config,
+                                               const Checkpoint& checkpoint);
+
+// Hugging Face's Qwen3-Next, and the text part of Qwen3.5, dense or with
+// experts.
+absl::StatusOr<ModelDescription> DescribeQwen3Next(
+    ConfigReader& config, const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeQwen35(ConfigReader& config,
+                                                const Checkpoint& checkpoint);
+absl::StatusOr<ModelDescription> DescribeQwen35Moe(
+    ConfigReader& config, const Checkpoint& checkpoint);
 
 // RWKV-7, in fla's layout or that of BlinkDL/RWKV-LM.
 absl::StatusOr<ModelDescription> DescribeRwkv7(ConfigReader& config,

@@ -135,6 +135,8 @@ struct ModelDescription {
   std::optional<int64_t> max_positions;
   std::vector<int32_t> eos_tokens;
   std::optional<int32_t> bos_token;
+  // Tensors whose names begin so belong to parts that text needs none of.
+  std::vector<std::string> ignored_prefixes;
   // Every config field that shaped the above, with its value: part of the
   // model's fingerprint.
   std::string config_text;

@@ -68,6 +68,10 @@ bool ConfigReader::Has(std::string_view field) {
   return Find(field) != nullptr;
 }
 
+bool ConfigReader::Names(std::string_view field) const {
+  return object_.contains(std::string(field));
+}
+
 int64_t ConfigReader::CheckedInt(std::string_view field, const json& value,
                                  int64_t min, int64_t max) {
   const bool fits =
@@ -150,6 +154,25 @@ std::string ConfigReader::String(std::string_view field,
     return std::string();
   }
   return value->get<std::string>();
+}
+
+std::vector<std::string> ConfigReader::StringList(std::string_view field) {
+  const json* value = Find(field);
+  std::vector<std::string> result;
+  if (value == nullptr) return result;
+  const bool strings =
+      value->is_array() &&
+      std::all_of(value->begin(), value->end(),
+                  [](const json& element) { return element.is_string(); });
+  if (!strings) {
+    Refuse(field, absl::StrCat("must be an array of strings, not ",
+                               ValueText(*value)));
+    return result;
+  }
+  for (const json& element : *value) {
+    result.push_back(element.get<std::string>());
+  }
+  return result;
 }
 
 std::vector<int64_t> ConfigReader::IntList(std::string_view field, int64_t min,

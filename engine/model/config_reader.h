@@ -26,9 +26,10 @@ namespace reprise {
 // field "outer.inner" is the field "inner" of the object in the field "outer".
 class ConfigReader {
  public:
-  // `object` is a JSON object and must outlive the reader.
-  ConfigReader(const nlohmann::json& object, std::string file)
-      : ConfigReader(object, std::move(file), /*prefix=*/"") {}
+  // `object` is a JSON object and must outlive the reader; `prefix`, such as
+  // "attn.", begins the names of its fields in messages.
+  ConfigReader(const nlohmann::json& object, std::string file,
+               std::string prefix = "");
 
   int64_t Int(std::string_view field, int64_t min, int64_t max,
               std::optional<int64_t> fallback = std::nullopt);
@@ -44,6 +45,8 @@ class ConfigReader {
   // An array of numbers; empty if absent. The string "Infinity" counts as one.
   std::vector<double> NumberList(std::string_view field, double min,
                                  double max);
+  // An array of strings; empty if absent.
+  std::vector<std::string> StringList(std::string_view field);
   // Whether the field is there and a string.
   bool IsString(std::string_view field);
   // Reads the object in `field`, or each object of an array of them, by its own
@@ -52,6 +55,8 @@ class ConfigReader {
                      absl::FunctionRef<void(ConfigReader&)> read);
   // Whether the field is there and not null.
   bool Has(std::string_view field);
+  // Whether the field is there, null or not; for where that is a difference.
+  bool Names(std::string_view field) const;
 
   // Records `reason` ("FILE: field 'FIELD' REASON") unless there is an error.
   void Refuse(std::string_view field, std::string_view reason);
@@ -63,8 +68,6 @@ class ConfigReader {
   std::string UsedFields() const;
 
  private:
-  ConfigReader(const nlohmann::json& object, std::string file,
-               std::string prefix);
   // Null if absent, or after an error.
   const nlohmann::json* Find(std::string_view field);
   template <typename T>
@@ -76,7 +79,7 @@ class ConfigReader {
 
   const nlohmann::json& object_;
   const std::string file_;
-  const std::string prefix_;  // of the fields' names in messages: "attn."
+  const std::string prefix_;
   absl::Status status_;
   std::map<std::string, std::string, std::less<>> used_;
 };

@@ -1,171 +1,135 @@
-// Llama in Hugging Face's layout (LlamaForCausalLM).
-#include <cmath>
+// Llama and its close relatives in Hugging Face's layout: LlamaForCausalLM,
+// MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM.
+#include <algorithm>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
-#include "engine/kernels/attention_kernels.h"
 #include "engine/model/adapters.h"
-#include "engine/model/json_text.h"
+#include "engine/model/hf_attention.h"
+#include "engine/model/hf_config.h"
 
 namespace reprise {
 namespace {
 
-// The config's fields but those that go to one place only.
-struct LlamaConfig {
-  int64_t hidden_size = 0;
-  int64_t layers = 0;
-  int64_t ffn_width = 0;
-  float norm_eps = 0;
-  bool attention_bias = false;
-  bool mlp_bias = false;
-  bool tied = false;
+// Which layers attend to a window only, if the config gives one.
+enum class Windows { kNever, kAllLayers, kUpperLayers };
+
+// Where the families differ.
+struct Traits {
+  Windows windows = Windows::kNever;
+  bool attention_bias_field = false;  // of q, k, v and o
+  bool mlp_bias_field = false;
+  bool qkv_bias = false;
+  bool qk_norm = false;
+  int64_t head_dim = 0;  // where the config has none; see HfAttentionDefaults
 };
 
-LlamaConfig ReadConfig(ConfigReader& config) {
-  LlamaConfig result;
-  result.hidden_size = config.Int("hidden_size", 1, kMaxWidth);
-  result.layers = config.Int("num_hidden_layers", 1, kMaxLayers);
-  result.ffn_width = config.Int("intermediate_size", 1, kMaxWidth);
-  result.norm_eps =
-      static_cast<float>(config.Number("rms_norm_eps", 0, 1, 1e-6));
-  result.attention_bias = config.Bool("attention_bias", /*fallback=*/false);
-  result.mlp_bias = config.Bool("mlp_bias", /*fallback=*/false);
-  result.tied = config.Bool("tie_word_embeddings", /*fallback=*/false);
-  const std::string activation = config.String("hidden_act", "silu");
-  if (activation != "silu") {
-    config.Refuse("hidden_act", absl::StrCat("is ", Quoted(activation),
-                                             "; supported is 'silu'"));
+constexpr Traits kLlama = {.attention_bias_field = true,
+                           .mlp_bias_field = true};
+constexpr Traits kMistral = {.windows = Windows::kAllLayers};
+constexpr Traits kQwen2 = {.windows = Windows::kUpperLayers, .qkv_bias = true};
+constexpr Traits kQwen3 = {.windows = Windows::kUpperLayers,
+                           .attention_bias_field = true,
+                           .qk_norm = true,
+                           .head_dim = 128};
+
+constexpr char kWindow[] = "sliding_window";
+
+// Mistral's.
+int64_t ReadOneWindow(ConfigReader& config) {
+  if (!config.Names(kWindow)) {
+    // Here transformers would take 4096, without saying so.
+    config.Refuse(kWindow, "is missing; it may be null, for no window");
   }
-  return result;
+  return config.Has(kWindow) ? config.Int(kWindow, 1, kMaxAttentionWindow) : 0;
 }
 
-// Refuses positions that are stretched; `field` holds an object.
-void CheckRopeType(ConfigReader& rope) {
-  // Its name was 'type' once.
-  const char* field = rope.Has("rope_type") ? "rope_type" : "type";
-  const std::string type = rope.String(field, "default");
-  if (type == "default") return;
-  rope.Refuse(field, absl::StrCat("is ", Quoted(type),
-                                  "; supported is 'default' (no scaling)"));
-}
-
-void ReadRotary(ConfigReader& config, SoftmaxAttentionDescription& d) {
-  double fraction = 1;
-  const auto read = [&](ConfigReader& from) {
-    d.rotary_base = from.Number("rope_theta", 1, 1e12, d.rotary_base);
-    fraction = from.Number("partial_rotary_factor", 0, 1, fraction);
-  };
-  read(config);
-  config.ForEachObject("rope_scaling", CheckRopeType);
-  // Newer files have it all in one place.
-  config.ForEachObject("rope_parameters", [&](ConfigReader& rope) {
-    CheckRopeType(rope);
-    read(rope);
-  });
-  d.rotary_dim =
-      static_cast<int64_t>(static_cast<double>(d.head_dim) * fraction);
-  if (d.rotary_dim % 2 != 0) {
-    config.Refuse(config.Has("head_dim") ? "head_dim" : "num_attention_heads",
-                  absl::StrCat("makes rotary positions turn ", d.rotary_dim,
-                               " numbers of a head, which is odd"));
-  }
-}
-
-SoftmaxAttentionDescription ReadAttention(ConfigReader& config,
-                                          int64_t hidden_size) {
-  SoftmaxAttentionDescription d;
-  d.heads = config.Int("num_attention_heads", 1, kMaxWidth);
-  d.kv_heads = config.Int("num_key_value_heads", 1, kMaxWidth, d.heads);
-  if (d.heads % d.kv_heads != 0) {
-    config.Refuse("num_key_value_heads",
-                  absl::StrCat("is ", d.kv_heads, ", which does not divide ",
-                               "num_attention_heads = ", d.heads));
-  }
-  if (config.Has("head_dim")) {
-    d.head_dim = config.Int("head_dim", 1, kMaxHeadDim);
-  } else {
-    d.head_dim = hidden_size / d.heads;
-    if (hidden_size % d.heads != 0 || d.head_dim > kMaxHeadDim) {
-      config.Refuse(
-          "num_attention_heads",
-          absl::StrCat("is ", d.heads, ", which does not cut hidden_size = ",
-                       hidden_size, " into heads of up to ", kMaxHeadDim));
+// Qwen's: one for each layer, from 'layer_types' if it is there.
+std::vector<int64_t> ReadUpperWindows(ConfigReader& config, int64_t layers) {
+  std::vector<int64_t> windows(static_cast<size_t>(layers));
+  std::vector<bool> windowed =
+      ReadHfLayerTypes(config, layers, "sliding_attention", "full_attention");
+  if (!config.Bool("use_sliding_window", /*fallback=*/false)) {
+    if (std::find(windowed.begin(), windowed.end(), true) != windowed.end()) {
+      config.Refuse("use_sliding_window",
+                    "is false, but layer_types has 'sliding_attention'");
     }
+    return windows;
   }
-  ReadRotary(config, d);
-  d.scale = 1 / std::sqrt(static_cast<float>(d.head_dim));
-  return d;
+  const int64_t window =
+      config.Int(kWindow, 1, kMaxAttentionWindow, /*fallback=*/4096);
+  if (windowed.empty()) {
+    const int64_t full =
+        config.Int("max_window_layers", 0, kMaxLayers, /*fallback=*/28);
+    for (int64_t i = 0; i < layers; ++i) windowed.push_back(i >= full);
+  }
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if (windowed[i]) windows[i] = window;
+  }
+  return windows;
 }
 
-LinearRef LinearOf(const std::string& base, std::string_view fields,
-                   bool bias) {
-  LinearRef ref;
-  ref.weight = {base + ".weight", std::string(fields)};
-  if (bias) ref.bias = {base + ".bias", std::string(fields)};
-  return ref;
+std::vector<int64_t> ReadWindows(ConfigReader& config, Windows windows,
+                                 int64_t layers) {
+  if (windows == Windows::kUpperLayers) {
+    return ReadUpperWindows(config, layers);
+  }
+  int64_t window = 0;
+  if (windows == Windows::kAllLayers) {
+    window = ReadOneWindow(config);
+  } else if (config.Has(kWindow)) {
+    config.Refuse(kWindow, "is not null; this family attends to all tokens");
+  }
+  return std::vector<int64_t>(static_cast<size_t>(layers), window);
 }
 
-void NameAttention(const std::string& layer, bool bias,
-                   SoftmaxAttentionDescription& d) {
-  const auto linear = [&](std::string_view name, std::string_view fields) {
-    return LinearOf(absl::StrCat(layer, "self_attn.", ToAbsl(name), "_proj"),
-                    fields, bias);
-  };
-  constexpr std::string_view kFields =
-      "hidden_size, num_attention_heads and head_dim";
-  constexpr std::string_view kKeyFields =
-      "hidden_size, num_key_value_heads and head_dim";
-  d.q = linear("q", kFields);
-  d.k = linear("k", kKeyFields);
-  d.v = linear("v", kKeyFields);
-  d.o = linear("o", kFields);
-}
+absl::StatusOr<ModelDescription> Describe(ConfigReader& config,
+                                          const Traits& traits) {
+  const HfConfig common = ReadHfConfig(config);
+  const int64_t ffn_width = config.Int("intermediate_size", 1, kMaxWidth);
+  const SoftmaxAttentionDescription attention =
+      ReadHfAttention(config, common, {.head_dim = traits.head_dim});
+  const bool all_biases = traits.attention_bias_field &&
+                          config.Bool("attention_bias", /*fallback=*/false);
+  const bool mlp_bias =
+      traits.mlp_bias_field && config.Bool("mlp_bias", /*fallback=*/false);
+  const std::vector<int64_t> windows =
+      ReadWindows(config, traits.windows, common.layers);
+  RETURN_IF_ERROR(config.status());
 
-GatedFfnDescription FfnOf(const std::string& layer, const LlamaConfig& common) {
-  const auto linear = [&](std::string_view name) {
-    return LinearOf(absl::StrCat(layer, "mlp.", ToAbsl(name), "_proj"),
-                    "hidden_size and intermediate_size", common.mlp_bias);
-  };
-  return {.width = common.ffn_width,
-          .gate = linear("gate"),
-          .up = linear("up"),
-          .down = linear("down")};
+  const HfAttentionParts parts = {.qkv_bias = traits.qkv_bias || all_biases,
+                                  .o_bias = all_biases,
+                                  .qk_norm = traits.qk_norm};
+  return HfModel(common, [&](int64_t i, const std::string& layer) -> HfLayer {
+    SoftmaxAttentionDescription mixer =
+        NamedHfAttention(common, layer + "self_attn.", parts, attention);
+    mixer.window = windows[static_cast<size_t>(i)];
+    return {mixer, HfFfn(layer + "mlp.", ffn_width, mlp_bias)};
+  });
 }
 
 }  // namespace
 
 absl::StatusOr<ModelDescription> DescribeLlama(ConfigReader& config,
                                                const Checkpoint&) {
-  ModelDescription model;
-  model.vocab_size = config.Int("vocab_size", 1, kMaxVocab);
-  const LlamaConfig common = ReadConfig(config);
-  SoftmaxAttentionDescription attention =
-      ReadAttention(config, common.hidden_size);
-  RETURN_IF_ERROR(config.status());
+  return Describe(config, kLlama);
+}
 
-  model.d_model = common.hidden_size;
-  model.embedding = {"model.embed_tokens.weight", "vocab_size and hidden_size"};
-  model.head.weight = {common.tied ? model.embedding.name : "lm_head.weight",
-                       model.embedding.fields};
-  const auto norm = [&](const std::string& name) {
-    return NormDescription{.kind = NormKind::kRms,
-                           .eps = common.norm_eps,
-                           .weight = {name + ".weight", "hidden_size"},
-                           .bias = {}};
-  };
-  model.final_norm = norm("model.norm");
-  for (int64_t i = 0; i < common.layers; ++i) {
-    const std::string layer = absl::StrCat("model.layers.", i, ".");
-    NameAttention(layer, common.attention_bias, attention);
-    model.layers.push_back(
-        {{NormPlacement::kBefore, norm(layer + "input_layernorm"), attention},
-         {NormPlacement::kBefore, norm(layer + "post_attention_layernorm"),
-          FfnOf(layer, common)}});
-  }
-  return model;
+absl::StatusOr<ModelDescription> DescribeMistral(ConfigReader& config,
+                                                 const Checkpoint&) {
+  return Describe(config, kMistral);
+}
+
+absl::StatusOr<ModelDescription> DescribeQwen2(ConfigReader& config,
+                                               const Checkpoint&) {
+  return Describe(config, kQwen2);
+}
+
+absl::StatusOr<ModelDescription> DescribeQwen3(ConfigReader& config,
+                                               const Checkpoint&) {
+  return Describe(config, kQwen3);
 }
 
 }  // namespace reprise

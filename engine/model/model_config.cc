@@ -1,12 +1,15 @@
 #include "engine/model/model_config.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/adapters.h"
 #include "engine/model/config_reader.h"
@@ -20,6 +23,9 @@ namespace fs = std::filesystem;
 constexpr char kConfigFile[] = "config.json";
 constexpr char kGenerationFile[] = "generation_config.json";
 constexpr char kPositionsField[] = "max_position_embeddings";
+constexpr char kTypeField[] = "model_type";
+constexpr char kTextField[] = "text_config";
+constexpr char kTiedField[] = "tie_word_embeddings";
 constexpr int64_t kMaxPositions = int64_t{1} << 40;
 constexpr JsonLimits kConfigLimits = {
     .max_bytes = 4 << 20, .max_depth = 32, .infinity = true};
@@ -39,6 +45,12 @@ constexpr Family kFamilies[] = {
     {"llama", &DescribeLlama},
     {"mamba", &DescribeHfMamba},
     {"mamba2", &DescribeHfMamba2},
+    {"mistral", &DescribeMistral},
+    {"qwen2", &DescribeQwen2},
+    {"qwen3", &DescribeQwen3},
+    {"qwen3_5_moe_text", &DescribeQwen35Moe},
+    {"qwen3_5_text", &DescribeQwen35},
+    {"qwen3_next", &DescribeQwen3Next},
     {"retnet", &DescribeFlaRetention},
     {"rwkv", &DescribeHfRwkv4},
     {"rwkv4", &DescribeOriginalRwkv4},
@@ -51,20 +63,83 @@ constexpr Family kFamilies[] = {
 // Of configs that name no model_type, as state-spaces/mamba writes them.
 constexpr Family kStateSpaces = {"mamba_ssm", &DescribeStateSpacesMamba};
 
+// Model types of configs that describe a model of pictures and text, with the
+// text model's own config in an object.
+constexpr std::string_view kMultimodal[] = {"qwen3_5", "qwen3_5_moe"};
+
+// Those that people have, and this project does not load yet.
+struct MissingFamily {
+  std::string_view model_type;
+  std::string_view name;
+};
+constexpr MissingFamily kMissingFamilies[] = {
+    {"bamba", "Bamba"},
+    {"falcon_h1", "Falcon-H1"},
+    {"granitemoehybrid", "Granite 4"},
+    {"jamba", "Jamba"},
+    {"kimi_linear", "Kimi Linear"},
+    {"lfm2", "LFM2"},
+    {"recurrent_gemma", "RecurrentGemma"},
+    {"xlstm", "xLSTM"},
+};
+
 absl::StatusOr<Family> FindFamily(ConfigReader& config) {
-  if (!config.Has("model_type") && config.Has("ssm_cfg")) return kStateSpaces;
-  const std::string model_type = config.String("model_type");
+  if (!config.Has(kTypeField) && config.Has("ssm_cfg")) return kStateSpaces;
+  const std::string model_type = config.String(kTypeField);
   for (const Family& family : kFamilies) {
     if (family.model_type == model_type) return family;
   }
+  for (const MissingFamily& family : kMissingFamilies) {
+    if (family.model_type != model_type) continue;
+    config.Refuse(
+        kTypeField,
+        absl::StrCat("is ", Quoted(model_type), "; models of the ",
+                     ToAbsl(family.name), " family are not supported yet"));
+  }
   config.Refuse(
-      "model_type",
+      kTypeField,
       absl::StrCat("is ", Quoted(model_type), "; known are ",
                    absl::StrJoin(kFamilies, ", ",
                                  [](std::string* out, const Family& family) {
                                    out->append(family.model_type);
                                  })));
   return config.status();
+}
+
+// The part of a config.json that describes the model of text.
+struct TextConfig {
+  nlohmann::json object;
+  std::string prefix;  // of its fields' names, in messages
+};
+
+absl::StatusOr<TextConfig> FindTextConfig(nlohmann::json whole) {
+  ConfigReader config(whole, kConfigFile);
+  const std::string model_type =
+      config.IsString(kTypeField) ? config.String(kTypeField) : std::string();
+  if (std::find(std::begin(kMultimodal), std::end(kMultimodal), model_type) ==
+      std::end(kMultimodal)) {
+    return TextConfig{std::move(whole), ""};
+  }
+  const auto found = whole.find(kTextField);
+  if (found == whole.end() || !found->is_object()) {
+    config.Refuse(kTextField, absl::StrCat("must be an object, as ", kTypeField,
+                                           " is ", Quoted(model_type)));
+    return config.status();
+  }
+  TextConfig text{*found, absl::StrCat(kTextField, ".")};
+  // The head is outside of the text model, and so, in some files, is the word
+  // on it.
+  if (config.Has(kTiedField)) {
+    const bool tied = config.Bool(kTiedField);
+    ConfigReader inner(text.object, kConfigFile, text.prefix);
+    if (inner.Bool(kTiedField, tied) != tied) {
+      inner.Refuse(kTiedField, "differs from tie_word_embeddings outside");
+    }
+    RETURN_IF_ERROR(config.status());
+    RETURN_IF_ERROR(inner.status());
+    text.object[kTiedField] = tied;
+  }
+  return text;
 }
 
 // The special tokens that `config` names replace those in `model`.
@@ -83,9 +158,10 @@ absl::Status ReadSpecialTokens(ConfigReader& config, ModelDescription& model) {
 absl::StatusOr<ModelDescription> LoadModelDescription(
     const std::string& dir, const Checkpoint& checkpoint) {
   const fs::path folder(dir);
-  ASSIGN_OR_RETURN(const nlohmann::json json,
+  ASSIGN_OR_RETURN(nlohmann::json json,
                    ReadJsonObject(folder / kConfigFile, kConfigLimits));
-  ConfigReader config(json, kConfigFile);
+  ASSIGN_OR_RETURN(const TextConfig text, FindTextConfig(std::move(json)));
+  ConfigReader config(text.object, kConfigFile, text.prefix);
   ASSIGN_OR_RETURN(const Family family, FindFamily(config));
   ASSIGN_OR_RETURN(ModelDescription model, family.adapter(config, checkpoint));
   model.family = family.model_type;
@@ -93,7 +169,7 @@ absl::StatusOr<ModelDescription> LoadModelDescription(
 
   // With readers of their own: which tokens end a text, and how long one may
   // be, does not change what a state means, so it stays out of config_text.
-  ConfigReader tokens(json, kConfigFile);
+  ConfigReader tokens(text.object, kConfigFile, text.prefix);
   if (!model.max_positions && tokens.Has(kPositionsField)) {
     model.max_positions = tokens.Int(kPositionsField, 1, kMaxPositions);
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "engine/model/rotary_scaling.h"
 #include "engine/model/tensor_ref.h"
 
 namespace reprise {
@@ -30,9 +31,12 @@ struct SoftmaxAttentionDescription {
   std::optional<NormDescription> q_norm;
   std::optional<NormDescription> k_norm;
   // The first `rotary_dim` numbers of a head, an even number, turn with the
-  // position, pairs half of them apart; 0: none do.
+  // position, pairs half of them apart; 0: none do. Pair i makes
+  // rotary_base^(-2 i / rotary_dim) / (2 pi) turns per token, or what the
+  // scaling makes of that.
   int64_t rotary_dim = 0;
   double rotary_base = 10000;
+  RotaryScaling rotary_scaling;
   int64_t window = 0;  // a token sees itself and the window - 1 before; 0: all
   float scale = 1;     // of the scores
 };

@@ -69,6 +69,20 @@ MixerExample WindowExample() {
   return builder.Finish(d);
 }
 
+// Pairs that keep their speed, that are slowed down, and some in between.
+MixerExample StretchedExample() {
+  ExampleBuilder builder("SoftmaxAttentionStretched", 45);
+  SoftmaxAttentionDescription d =
+      Attention(builder, {2, 1, 16}, /*gated=*/false, /*bias=*/false);
+  d.rotary_base = 500;
+  d.rotary_scaling = {.kind = RotaryScalingKind::kLlama3,
+                      .factor = 8,
+                      .low_frequency_factor = 1,
+                      .high_frequency_factor = 4,
+                      .original_positions = 256};
+  return builder.Finish(d);
+}
+
 // As in Qwen3-Next.
 MixerExample GatedExample() {
   ExampleBuilder builder("SoftmaxAttentionGated", 43);
@@ -98,6 +112,7 @@ void AddAttentionExamples(std::vector<MixerExample>& examples) {
   examples.push_back(WindowExample());
   examples.push_back(GatedExample());
   examples.push_back(NoPositionsExample());
+  examples.push_back(StretchedExample());
 }
 
 }  // namespace reprise

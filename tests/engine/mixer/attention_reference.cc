@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numbers>
 
 #include "tests/engine/mixer/reference_math.h"
 #include "tests/engine/mixer/reference_steps.h"
@@ -9,13 +10,32 @@
 namespace reprise {
 namespace {
 
-// Turns the pairs (i, i + dim / 2) of a head's first `dim` numbers.
-void Rotate(int64_t dim, double base, int64_t position, Doubles& head) {
-  const auto half = static_cast<size_t>(dim / 2);
+// Llama 3.1's formula as it was published, for the radians per token of a pair.
+double Llama3Frequency(const RotaryScaling& s, double frequency) {
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  if (wavelength < s.original_positions / s.high_frequency_factor) {
+    return frequency;
+  }
+  if (wavelength > s.original_positions / s.low_frequency_factor) {
+    return frequency / s.factor;
+  }
+  const double smooth =
+      (s.original_positions / wavelength - s.low_frequency_factor) /
+      (s.high_frequency_factor - s.low_frequency_factor);
+  return (1 - smooth) * frequency / s.factor + smooth * frequency;
+}
+
+// Turns the pairs (i, i + rotary_dim / 2) of a head's first numbers.
+void Rotate(const SoftmaxAttentionDescription& d, int64_t position,
+            Doubles& head) {
+  const auto half = static_cast<size_t>(d.rotary_dim / 2);
   for (size_t i = 0; i < half; ++i) {
-    const double angle =
-        static_cast<double>(position) /
-        std::pow(base, static_cast<double>(i) / static_cast<double>(half));
+    double frequency = std::pow(
+        d.rotary_base, -static_cast<double>(i) / static_cast<double>(half));
+    if (d.rotary_scaling.kind == RotaryScalingKind::kLlama3) {
+      frequency = Llama3Frequency(d.rotary_scaling, frequency);
+    }
+    const double angle = static_cast<double>(position) * frequency;
     const double a = head[i];
     const double b = head[half + i];
     head[i] = a * std::cos(angle) - b * std::sin(angle);
@@ -26,7 +46,7 @@ void Rotate(int64_t dim, double base, int64_t position, Doubles& head) {
 Doubles Prepared(const SoftmaxAttentionDescription& d, const ReferenceMixer& m,
                  const std::optional<NormDescription>& norm, Doubles head) {
   if (norm) head = Normalized(*norm, head, m.tensors);
-  Rotate(d.rotary_dim, d.rotary_base, m.position, head);
+  Rotate(d, m.position, head);
   return head;
 }
 

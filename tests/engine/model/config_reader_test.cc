@@ -34,6 +34,21 @@ TEST(ConfigReaderTest, ReadsFieldsAndFallsBack) {
   EXPECT_TRUE(config.status().ok()) << config.status();
 }
 
+TEST(ConfigReaderTest, ReadsStringsAndTellsNullFromAbsent) {
+  const json object = json::parse(R"({"s":["a","b"],"e":[],"n":null,"x":"a"})");
+  ConfigReader config(object, "config.json", "outer.");
+  EXPECT_THAT(config.StringList("s"), ElementsAre("a", "b"));
+  EXPECT_THAT(config.StringList("e"), IsEmpty());
+  EXPECT_THAT(config.StringList("n"), IsEmpty());
+  EXPECT_TRUE(config.Names("n"));
+  EXPECT_FALSE(config.Names("none"));
+  EXPECT_TRUE(config.status().ok()) << config.status();
+  EXPECT_THAT(config.StringList("x"), IsEmpty());
+  EXPECT_EQ(config.status().message(),
+            "config.json: field 'outer.x' must be an array of strings, not "
+            "'a'");
+}
+
 TEST(ConfigReaderTest, RefusalsNameFileFieldAndValue) {
   const json object = json::parse(
       R"({"zero":0,"big":18446744073709551615,"f":1.5,"s":"x","l":[1,99],

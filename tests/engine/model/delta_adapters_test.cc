@@ -1,6 +1,5 @@
 // The adapters of the delta-rule families: what they read, and what they
 // refuse.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,19 +12,6 @@ namespace reprise {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
-
-// `config` with one field changed is refused with a message that has both the
-// field and `says`.
-void ExpectRefused(json config, const std::string& field, const json& value,
-                   const std::string& says) {
-  config[field] = value;
-  const auto model = ModelFolder().Load(config);
-  ASSERT_FALSE(model.ok()) << field;
-  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(model.status().message()),
-              testing::AllOf(HasSubstr("'" + field + "'"), HasSubstr(says)));
-}
 
 const DeltaNetDescription& Delta(const ModelDescription& model) {
   return std::get<DeltaNetDescription>(model.layers[0][0].mixer);

@@ -2,8 +2,10 @@
 #ifndef TESTS_ENGINE_MODEL_MODEL_FOLDER_H_
 #define TESTS_ENGINE_MODEL_MODEL_FOLDER_H_
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -45,6 +47,24 @@ class ModelFolder {
  private:
   TempDir dir_;
 };
+
+// `config` with one field set to `value`, null as if missing, is refused with a
+// message that has both the field and `says`. A field "outer.inner" is one of
+// the object in the field "outer".
+inline void ExpectRefused(nlohmann::json config, const std::string& field,
+                          const nlohmann::json& value,
+                          const std::string& says) {
+  std::string pointer = "/" + field;
+  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  config[nlohmann::json::json_pointer(pointer)] = value;
+  const auto model = ModelFolder().Load(config);
+  ASSERT_FALSE(model.ok()) << field << " = " << value;
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string message(model.status().message());
+  EXPECT_THAT(message,
+              testing::HasSubstr("config.json: field '" + field + "' "));
+  EXPECT_THAT(message, testing::HasSubstr(says));
+}
 
 }  // namespace reprise
 
