@@ -282,7 +282,8 @@ TEST_F(SessionsTest, CreatedSessionIsEmptyAndItsIdTaken) {
                     grpc::StatusCode::ALREADY_EXISTS);
   v1::GenerateRequest request = SessionRequest(drawn.id(), "", 5);
   const Completion empty = Generate(server_.inference(), request);
-  EXPECT_EQ(empty.status.error_code(), kInvalidArgument);  // nothing to go on from
+  EXPECT_EQ(empty.status.error_code(),
+            kInvalidArgument);  // nothing to go on from
   EXPECT_TRUE(Turn(drawn.id(), "abc", 5).status.ok());
 }
 
