@@ -52,8 +52,11 @@ struct TurnTaken {
   std::vector<int32_t> token_ids;
 };
 
+// With log-probabilities: long, and with every bit of the arithmetic.
 v1::GenerateRequest Request(size_t prompt) {
-  return TextRequest(kPrompts[prompt], kTokens);
+  v1::GenerateRequest request = TextRequest(kPrompts[prompt], kTokens);
+  request.mutable_output()->set_logprobs(20);
+  return request;
 }
 
 v1::GenerateRequest TurnRequestOf(const std::string& session, size_t prompt) {
@@ -64,8 +67,8 @@ class StressTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (size_t i = 0; i < kPrompts.size(); ++i) {
-      alone_.push_back(Generate(server_.inference(), Request(i)).token_ids);
-      ASSERT_EQ(alone_.back().size(), kTokens);
+      alone_.push_back(Generate(server_.inference(), Request(i)));
+      ASSERT_EQ(alone_.back().token_ids.size(), kTokens);
     }
   }
 
@@ -103,7 +106,8 @@ class StressTest : public ::testing::Test {
   void ReadToTheEnd(v1::Inference::Stub& stub, size_t prompt) {
     const Completion c = Generate(stub, Request(prompt));
     EXPECT_TRUE(c.status.ok()) << c.status.error_message();
-    EXPECT_EQ(c.token_ids, alone_[prompt]);
+    EXPECT_EQ(c.token_ids, alone_[prompt].token_ids);
+    EXPECT_TRUE(c.logprobs == alone_[prompt].logprobs);
     ++survivors_;
   }
 
@@ -157,11 +161,9 @@ class StressTest : public ::testing::Test {
   template <typename Wait>
   Completion ReadWith(v1::Inference::Stub& narrow, size_t prompt,
                       uint32_t messages, const Wait& wait) {
-    v1::GenerateRequest request = Request(prompt);
-    request.mutable_output()->set_logprobs(20);
     grpc::ClientContext context;
     Completion c;
-    auto reader = narrow.Generate(&context, request);
+    auto reader = narrow.Generate(&context, Request(prompt));
     v1::GenerateResponse message;
     while (reader->Read(&message)) {
       AddMessage(message, c);
@@ -190,10 +192,11 @@ class StressTest : public ::testing::Test {
   // ended with one of `codes`.
   void ExpectTheBeginning(const Completion& c, size_t prompt,
                           const std::vector<grpc::StatusCode>& codes) {
-    const std::vector<int32_t>& whole = alone_[prompt];
+    const std::vector<int32_t>& whole = alone_[prompt].token_ids;
     ASSERT_LE(c.token_ids.size(), whole.size());
     EXPECT_TRUE(
         std::equal(c.token_ids.begin(), c.token_ids.end(), whole.begin()));
+    EXPECT_TRUE(alone_[prompt].logprobs.starts_with(c.logprobs));
     if (codes.empty()) return;  // no end was read
     if (c.status.ok()) {
       EXPECT_EQ(c.token_ids.size(), whole.size());
@@ -225,7 +228,7 @@ class StressTest : public ::testing::Test {
   }
 
   TestServer server_{ManyStreams()};
-  std::vector<std::vector<int32_t>> alone_;
+  std::vector<Completion> alone_;
   // Of each stream's session; each is written by its stream only.
   std::array<std::vector<TurnTaken>, kStreams> turns_;
   std::promise<void> may_read_on_;
