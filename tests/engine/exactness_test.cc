@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,15 @@
 #include "engine/base/parallel.h"
 #include "engine/engine.h"
 #include "engine/kernels/state_kernels.h"
+#include "engine/state/snapshot.h"
 #include "tests/support/step_helpers.h"
 #include "tests/support/teams.h"
 
 namespace reprise {
 namespace {
+
+// More than any test here feeds to a session.
+constexpr int64_t kMaxContext = 2048;
 
 struct Case {
   std::string dir;  // from the source folder
@@ -29,15 +34,13 @@ class ExactnessTest : public ::testing::TestWithParam<Case> {
       GTEST_SKIP() << "this CPU does not multiply bf16";
     }
     engine_ = Load();
-    if (!engine_->info().exact) {
-      GTEST_SKIP() << "matmuls are not exact on this CPU";
-    }
   }
   static std::unique_ptr<Engine> Load() {
     auto engine = LoadEngine(
         {.model_dir = std::string(REPRISE_SOURCE_DIR) + "/" + GetParam().dir,
          .weights = GetParam().type,
-         .max_rows = 1024});
+         .max_rows = 1024,
+         .max_context = kMaxContext});
     EXPECT_TRUE(engine.ok()) << engine.status();
     return *std::move(engine);
   }
@@ -48,13 +51,25 @@ class ExactnessTest : public ::testing::TestWithParam<Case> {
   std::unique_ptr<Engine> engine_;
 };
 
+// Of promises that hold only where a row's matmuls do not depend on how many
+// rows there are.
+class BatchExactnessTest : public ExactnessTest {
+ protected:
+  void SetUp() override {
+    ExactnessTest::SetUp();
+    if (engine_ != nullptr && !engine_->info().exact) {
+      GTEST_SKIP() << "matmuls are not exact on this CPU";
+    }
+  }
+};
+
 // One of the sessions that share steps with the one under test.
 struct Mate {
   TestSession session;
   Tokens tokens;
 };
 
-TEST_P(ExactnessTest, ASessionAmong32MixedOnesEqualsTheSessionAlone) {
+TEST_P(BatchExactnessTest, ASessionAmong32MixedOnesEqualsTheSessionAlone) {
   const Tokens prompt = Random(100, 1);
   TestSession alone(*engine_);
   TestSession among(*engine_);
@@ -95,7 +110,7 @@ TEST_P(ExactnessTest, ASessionAmong32MixedOnesEqualsTheSessionAlone) {
   }
 }
 
-TEST_P(ExactnessTest, APromptIsTheSameUnderAnyBudgetOfTiles) {
+TEST_P(BatchExactnessTest, APromptIsTheSameUnderAnyBudgetOfTiles) {
   const Tokens prompt = Random(5 * kTileRows + 17, 3);
   TestSession whole(*engine_);
   const Floats expected =
@@ -117,7 +132,7 @@ TEST_P(ExactnessTest, APromptIsTheSameUnderAnyBudgetOfTiles) {
   }
 }
 
-TEST_P(ExactnessTest, LogitsOfARowDoNotDependOnWhichRowsAskForThem) {
+TEST_P(BatchExactnessTest, LogitsOfARowDoNotDependOnWhichRowsAskForThem) {
   const Tokens prompt = Random(130, 4);
   TestSession all(*engine_);
   TestSession last(*engine_);
@@ -147,7 +162,35 @@ TEST_P(ExactnessTest, AStateCopiedElsewhereContinuesTheSame) {
   EXPECT_TRUE(SameBits(StepAlone(*other, moved, next), expected));
 }
 
-TEST_P(ExactnessTest, TheNumberOfThreadsChangesNoBit) {
+TEST_P(ExactnessTest, ASessionThatWasSuspendedContinuesTheSame) {
+  // In the middle of a tile, past it, and after single tokens.
+  const Tokens prompt = Random(90, 9);
+  const Tokens next = Random(1, 10);
+  const ModelInfo& info = engine_->info();
+  TestSession session(*engine_);
+  StepAlone(*engine_, session, prompt);
+  for (int round = 0; round < 3; ++round) {
+    SessionRecord record;
+    record.position = session.position;
+    record.pending_token = next[0];
+    const std::string bytes =
+        EncodeSnapshot(info.fingerprints, record, engine_->layout(),
+                       std::as_bytes(std::span(session.slot)));
+    TestSession resumed(*engine_);
+    const auto decoded = DecodeSnapshot(
+        bytes, info.fingerprints, engine_->layout(), info.vocab_size,
+        std::as_writable_bytes(std::span(resumed.slot)));
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    resumed.position = decoded->position;
+    const Floats expected = StepAlone(*engine_, session, next);
+    EXPECT_TRUE(SameBits(StepAlone(*engine_, resumed, next), expected));
+    EXPECT_TRUE(SameBits(resumed.slot, session.slot));
+    // Goes on from the copy, so that what was lost would add up.
+    session = resumed;
+  }
+}
+
+TEST_P(BatchExactnessTest, TheNumberOfThreadsChangesNoBit) {
   const Tokens prompt = Random(200, 7);
   const Tokens next = Random(1, 8);
   std::vector<Floats> results;
@@ -168,25 +211,48 @@ TEST_P(ExactnessTest, TheNumberOfThreadsChangesNoBit) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const char* dir :
-       {"tests/testdata/golden/linear_attn_elu_gqa_tied",
-        "tests/testdata/golden/linear_attn_hedgehog",
-        "tests/testdata/golden/linear_attn_relu_nonorm",
-        "tests/testdata/golden/fast_transformers_elu", "models/embedded"}) {
+  const auto add = [&cases](const std::string& dir) {
     cases.push_back({dir, WeightType::kF32});
     cases.push_back({dir, WeightType::kBf16});
+  };
+  // Every kind of mixer, and every kind of state.
+  for (const char* name : {"delta_net_gate_sum_elu",
+                           "fast_transformers_elu",
+                           "gated_deltanet_gva_neg",
+                           "gla_conv_gqa_clamp",
+                           "hybrid_gdn_window",
+                           "hybrid_gla_fullattn",
+                           "linear_attn_elu_gqa_tied",
+                           "linear_attn_hedgehog",
+                           "linear_attn_relu_nonorm",
+                           "llama_hf",
+                           "mamba2_statespaces_groups",
+                           "mamba_hf",
+                           "performer_favor",
+                           "qwen3_5_moe",
+                           "qwen3_next_moe",
+                           "retnet_small",
+                           "rwkv4_hf",
+                           "rwkv6_rand_fla",
+                           "rwkv7_rand_fla",
+                           "transformer_fla",
+                           "transformer_fla_qknorm_window"}) {
+    add(std::string("tests/testdata/golden/") + name);
   }
+  add("models/embedded");
   return cases;
 }
 
+std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
+  const std::string& dir = info.param.dir;
+  return dir.substr(dir.rfind('/') + 1) +
+         (info.param.type == WeightType::kF32 ? "_f32" : "_bf16");
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ExactnessTest, ::testing::ValuesIn(AllCases()),
-                         [](const ::testing::TestParamInfo<Case>& info) {
-                           const std::string& dir = info.param.dir;
-                           return dir.substr(dir.rfind('/') + 1) +
-                                  (info.param.type == WeightType::kF32
-                                       ? "_f32"
-                                       : "_bf16");
-                         });
+                         CaseName);
+INSTANTIATE_TEST_SUITE_P(All, BatchExactnessTest,
+                         ::testing::ValuesIn(AllCases()), CaseName);
 
 }  // namespace
 }  // namespace reprise

@@ -32,7 +32,10 @@ TEST_P(GoldenInPlaceTest, LogitsStatesAndGreedyTokensAgree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenInPlaceTest,
-                         testing::Values("rwkv7_tiny_real_blinkdl",
+                         testing::Values("qwen3_5_multimodal_names",
+                                         "retnet_gqa_silu",
+                                         "rwkv5_2_tiny_real_blinkdl",
+                                         "rwkv7_tiny_real_blinkdl",
                                          "rwkv7_tiny_real_fla"),
                          [](const auto& info) { return info.param; });
 
