@@ -1,6 +1,7 @@
 #include "server/inference_service_request.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <random>
@@ -163,6 +164,17 @@ absl::StatusOr<std::vector<int32_t>> ToPrompt(const std::string* text,
   return prompt;
 }
 
+absl::Status CheckPromptLogprobs(const TurnRequest& turn) {
+  if (!turn.prompt_logprobs) return absl::OkStatus();
+  const int64_t tokens = std::ssize(turn.prompt);
+  const int64_t alternatives = turn.logprobs.value_or(0);
+  const int64_t entries = tokens * (1 + alternatives);
+  if (entries <= kMaxPromptLogprobs) return absl::OkStatus();
+  return Invalid("output.prompt_logprobs", entries, " entries, for ", tokens,
+                 " tokens with ", alternatives,
+                 " alternatives each, are more than ", kMaxPromptLogprobs);
+}
+
 absl::Status CheckBuilt(const v1::GenerateRequest& request) {
   if (request.has_messages()) {
     return absl::UnimplementedError(
@@ -252,6 +264,7 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
       ToPrompt(request.has_text() ? &request.text() : nullptr,
                request.has_token_ids() ? &request.token_ids() : nullptr,
                request.allow_special_tokens(), context));
+  RETURN_IF_ERROR(CheckPromptLogprobs(turn));
   if (turn.prompt.empty() && !turn.session.has_value()) {
     return Invalid(request.has_token_ids() ? "token_ids" : "text",
                    "a request without a session needs at least one token");

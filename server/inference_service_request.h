@@ -37,6 +37,9 @@ inline constexpr int kMaxStopStrings = 16;
 inline constexpr size_t kMaxStopBytes = 256;
 inline constexpr int kMaxStopTokens = 64;
 inline constexpr uint32_t kMaxLogprobs = 20;
+// Prompt tokens x (1 + alternatives): all of them travel in one message, about
+// 20 bytes each, and clients of gRPC take 4 MiB at most by default.
+inline constexpr int64_t kMaxPromptLogprobs = 65'536;
 inline constexpr uint32_t kMaxCompletions = 16;
 inline constexpr uint32_t kDefaultNewTokens = 16;
 

@@ -12,7 +12,9 @@
 namespace reprise {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // One server for all cases: refusing a request must leave it whole.
 class RequestErrorsTest : public ::testing::Test {
@@ -224,6 +226,29 @@ TEST_F(RequestErrorsTest, NulInTheTextIsATokenizersBusiness) {
   v1::GenerateRequest request = TextRequest(std::string("a\0b", 3), 10);
   const Completion c = Generate(server().inference(), request);
   EXPECT_EQ(c.status.error_code(), kInvalid);  // the fake one has no NUL
+}
+
+TEST(PromptLogprobsTest, AreLimitedInAll) {
+  ServerOptions options = TestServer::SmallOptions();
+  options.max_prompt_tokens = 4000;
+  TestServer server(options);
+  v1::GenerateRequest request = TextRequest("", 1);
+  request.mutable_output()->set_prompt_logprobs(true);
+  request.mutable_output()->set_logprobs(20);
+  // 3120 * 21 = 65,520; one token more would make 65,541.
+  for (int i = 0; i < 3120; ++i) request.mutable_token_ids()->add_ids(6);
+  const Completion most = Generate(server.inference(), request);
+  EXPECT_TRUE(most.status.ok()) << most.status.error_message();
+  EXPECT_EQ(most.started.prompt_logprobs_size(), 3119);
+  request.mutable_token_ids()->add_ids(6);
+  const Completion more = Generate(server.inference(), request);
+  EXPECT_EQ(more.status.error_code(), kInvalid);
+  EXPECT_THAT(more.status.error_message(),
+              AllOf(StartsWith("output.prompt_logprobs: "), HasSubstr("65541"),
+                    HasSubstr("65536")));
+  // The log-probabilities of the completion alone are no part of it.
+  request.mutable_output()->set_prompt_logprobs(false);
+  EXPECT_TRUE(Generate(server.inference(), request).status.ok());
 }
 
 TEST_F(RequestErrorsTest, TextThatIsNotUtf8IsRefused) {
