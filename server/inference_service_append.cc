@@ -1,7 +1,7 @@
 #include "server/inference_service_append.h"
 
+#include <memory>
 #include <optional>
-#include <utility>
 #include <variant>
 
 #include "server/inference_service_request.h"
@@ -14,15 +14,7 @@ grpc::ServerUnaryReactor* AppendCall::Start(ServiceContext& context,
                                             const v1::AppendRequest* request,
                                             v1::AppendResponse* response) {
   auto call = std::make_shared<AppendCall>(context, rpc, request, response);
-  call->self_ = call;
-  const absl::Status entered = context.calls.Enter();
-  if (entered.ok()) {
-    call->entered_ = true;
-    context.calls.AddTurn(call);
-    context.text.Run([call] { call->Prepare(); });
-  } else {
-    call->FinishOnce(entered);
-  }
+  call->Enter();
   return call.get();
 }
 
@@ -30,27 +22,24 @@ AppendCall::AppendCall(ServiceContext& context,
                        grpc::CallbackServerContext* rpc,
                        const v1::AppendRequest* request,
                        v1::AppendResponse* response)
-    : TurnCall(context),
-      rpc_(rpc),
+    : TurnCall(context, rpc,
+               {.method = "Append",
+                .request_id = {},
+                .session = request->session_id()}),
       request_(request),
-      arrival_ns_(context.clock.MonotonicNs()),
       response_(response) {}
 
-void AppendCall::Prepare() {
-  absl::StatusOr<TurnRequest> turn = ToTurnRequest(*request_, context_);
-  if (!turn.ok()) return FinishOnce(turn.status());
-  turn->arrival_ns = arrival_ns_;
-  const absl::Status submitted = Submit(*std::move(turn));
-  if (!submitted.ok()) FinishOnce(submitted);
+absl::StatusOr<TurnRequest> AppendCall::MakeTurn() {
+  return ToTurnRequest(*request_, context_);
 }
 
 void AppendCall::OnEvents() {
-  const std::shared_ptr<TokenStream> events = stream();
   std::optional<absl::Status> status;
   {
     MutexLock lock(mu_);
     if (ended_ || finished_) return;
-    while (std::optional<StreamEvent> event = events->Pop()) {
+    while (std::optional<StreamEvent> event = stream_->Pop()) {
+      Note(*event);
       const auto* started = std::get_if<StartedEvent>(&*event);
       if (started == nullptr) continue;
       response_->set_prompt_tokens(
@@ -60,7 +49,7 @@ void AppendCall::OnEvents() {
       response_->set_resumed_from(ToProto(started->resumed_from));
       response_->set_resume_reason(started->resume_reason);
     }
-    status = events->FinalStatus();
+    status = stream_->FinalStatus();
     ended_ = status.has_value();
   }
   if (!status.has_value()) return;
@@ -69,43 +58,22 @@ void AppendCall::OnEvents() {
   context_.executor.Run([this] { Answer(); });
 }
 
+// The turn is committed: whatever the look-up finds, that is the answer. The
+// store may fail meanwhile, and others may change or delete the session.
 void AppendCall::Answer() {
   const absl::StatusOr<SessionInfo> info = context_.sessions.Get(
       SessionKey{context_.options.tenant, request_->session_id()});
-  if (!info.ok()) return FinishOnce(info.status());
   {
     MutexLock lock(mu_);
-    Fill(*info, *response_->mutable_session());
+    v1::Session& session = *response_->mutable_session();
+    if (info.ok() && info->stored.revision == revision_) {
+      Fill(*info, session);
+    } else {
+      session.set_id(request_->session_id());
+      if (revision_.has_value()) session.set_revision(*revision_);
+    }
   }
   FinishOnce(absl::OkStatus());
-}
-
-void AppendCall::OnCancel() {
-  CancelTurn(CauseOfCancel(*rpc_, SecondsSinceArrival()));
-}
-
-void AppendCall::OnDone() {
-  if (entered_) {
-    context_.calls.RemoveTurn(this);
-    context_.calls.Leave();
-  }
-  self_.reset();
-}
-
-void AppendCall::FinishOnce(const absl::Status& status) {
-  {
-    MutexLock lock(mu_);
-    if (finished_) return;
-    finished_ = true;
-  }
-  AddRetryDelay(status, *rpc_);
-  context_.metrics.CountRequest("Append", status.code(), "",
-                                SecondsSinceArrival());
-  Finish(ToGrpcStatus(status));
-}
-
-double AppendCall::SecondsSinceArrival() const {
-  return static_cast<double>(context_.clock.MonotonicNs() - arrival_ns_) * 1e-9;
 }
 
 }  // namespace reprise

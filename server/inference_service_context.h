@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <unordered_map>
 
 #include "absl/base/thread_annotations.h"
@@ -66,37 +65,6 @@ struct ServiceContext {
   const ServerOptions& options;
   // What can wait and what can run; more could only wait for no one's queue.
   OpenCalls calls{options.max_queued + options.max_running, metrics};
-};
-
-// A turn on its way from a call to the scheduler and its events on the way
-// back, whatever kind of call it is. Held by its call until OnDone, and by
-// tasks that wait in a queue: those may outlive the call.
-//
-// Thread-safe.
-class TurnCall : public std::enable_shared_from_this<TurnCall> {
- public:
-  explicit TurnCall(ServiceContext& context) : context_(context) {}
-  virtual ~TurnCall() = default;
-
-  // Asks for the work to end; before Submit, refuses it. The first cause stays.
-  void CancelTurn(CancelCause cause);
-
- protected:
-  // Hands the request to the scheduler. Its errors; Cancelled or
-  // DeadlineExceeded if CancelTurn came first. From then on OnEvents is called
-  // on the delivery thread whenever there is something new in the stream.
-  absl::Status Submit(TurnRequest request);
-  virtual void OnEvents() = 0;
-  // nullptr before Submit.
-  std::shared_ptr<TokenStream> stream() const;
-
-  ServiceContext& context_;
-
- private:
-  mutable Mutex turn_mu_;
-  // shared: with the scheduler
-  std::shared_ptr<TokenStream> stream_ ABSL_GUARDED_BY(turn_mu_);
-  std::optional<CancelCause> cancelled_ ABSL_GUARDED_BY(turn_mu_);
 };
 
 }  // namespace reprise

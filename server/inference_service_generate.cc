@@ -22,53 +22,43 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateCall::Start(
     ServiceContext& context, grpc::CallbackServerContext* rpc,
     const v1::GenerateRequest* request) {
   auto call = std::make_shared<GenerateCall>(context, rpc, request);
-  call->self_ = call;
-  const absl::Status entered = context.calls.Enter();
-  if (entered.ok()) {
-    call->entered_ = true;
-    context.calls.AddTurn(call);
-    context.text.Run([call] { call->Prepare(); });
-  } else {
-    call->FinishOnce(entered);
-  }
+  call->Enter();
   return call.get();
 }
 
 GenerateCall::GenerateCall(ServiceContext& context,
                            grpc::CallbackServerContext* rpc,
                            const v1::GenerateRequest* request)
-    : TurnCall(context),
-      rpc_(rpc),
+    : TurnCall(context, rpc,
+               {.method = "Generate",
+                .request_id = request->request_id(),
+                .session = request->session_id()}),
       request_(request),
-      arrival_ns_(context.clock.MonotonicNs()),
       timings_(!request->output().has_timings() ||
                request->output().timings()) {}
 
-void GenerateCall::Prepare() {
+absl::StatusOr<TurnRequest> GenerateCall::MakeTurn() {
   absl::StatusOr<TurnRequest> turn = ToTurnRequest(*request_, context_);
-  if (!turn.ok()) return FinishOnce(turn.status());
-  turn->arrival_ns = arrival_ns_;
-  {
+  if (turn.ok()) {
     MutexLock lock(mu_);
-    started_ = StartedOf(*turn, context_.model);
+    started_ = StartedOf(*request_, *turn, context_.model);
   }
-  const absl::Status submitted = Submit(*std::move(turn));
-  if (!submitted.ok()) FinishOnce(submitted);
+  return turn;
 }
 
 void GenerateCall::OnEvents() {
   Pump();
-  const std::shared_ptr<TokenStream> events = stream();
-  if (events->closed()) LimitLastWrites(*events);
+  LimitLastWrites();
 }
 
-void GenerateCall::LimitLastWrites(const TokenStream& events) {
+void GenerateCall::LimitLastWrites() {
+  std::optional<CancelCause> cause;
   {
     MutexLock lock(mu_);
-    if (finished_ || limited_) return;
+    if (!stream_->closed() || finished_ || limited_) return;
     limited_ = true;
+    cause = stream_->cancelled();
   }
-  const std::optional<CancelCause> cause = events.cancelled();
   if (cause == CancelCause::kSlowReader) return CutOff();
   int64_t limit_ms = context_.options.slow_reader_timeout_ms;
   if (cause == CancelCause::kShutdown) {
@@ -101,7 +91,6 @@ void GenerateCall::CutOff() {
 }
 
 void GenerateCall::Pump() {
-  const std::shared_ptr<TokenStream> events = stream();
   std::optional<absl::Status> status;
   {
     MutexLock lock(mu_);
@@ -110,7 +99,7 @@ void GenerateCall::Pump() {
       writing_ = true;
       write_start_ns_ = context_.clock.MonotonicNs();
     } else {
-      status = events->FinalStatus();
+      status = stream_->FinalStatus();
       if (!status.has_value()) return;
       finished_ = true;
     }
@@ -122,7 +111,6 @@ void GenerateCall::Pump() {
 }
 
 bool GenerateCall::TakeEvents() {
-  const std::shared_ptr<TokenStream> events = stream();
   response_.Clear();
   // The scheduler refills the stream while this takes from it: without a limit
   // one message could take a whole turn, and the stream of a client that does
@@ -130,7 +118,7 @@ bool GenerateCall::TakeEvents() {
   int64_t deltas = 0;
   while (deltas < context_.options.stream_buffer) {
     std::optional<StreamEvent> event =
-        next_.has_value() ? std::exchange(next_, std::nullopt) : events->Pop();
+        next_.has_value() ? std::exchange(next_, std::nullopt) : stream_->Pop();
     if (!event.has_value()) break;
     const auto* delta = std::get_if<DeltaEvent>(&*event);
     const bool fits =
@@ -152,6 +140,7 @@ bool GenerateCall::TakeEvents() {
 }
 
 void GenerateCall::PutEvent(const StreamEvent& event) {
+  Note(event);
   if (const auto* started = std::get_if<StartedEvent>(&event)) {
     *response_.mutable_started() = std::move(started_);
     Fill(*started, context_.tokenizer, *response_.mutable_started());
@@ -179,43 +168,6 @@ void GenerateCall::OnWriteDone(bool ok) {
   }
   context_.metrics.ObserveSendStall(static_cast<double>(stall_ns) * 1e-9);
   Pump();
-}
-
-void GenerateCall::OnCancel() {
-  CancelTurn(CauseOfCancel(*rpc_, SecondsSinceArrival()));
-}
-
-void GenerateCall::OnDone() {
-  if (entered_) {
-    context_.calls.RemoveTurn(this);
-    context_.calls.Leave();
-  }
-  self_.reset();  // tasks that still hold the call find it finished
-}
-
-void GenerateCall::FinishOnce(const absl::Status& status) {
-  {
-    MutexLock lock(mu_);
-    if (finished_) return;
-    finished_ = true;
-  }
-  RecordAndFinish(status);
-}
-
-void GenerateCall::RecordAndFinish(const absl::Status& status) {
-  std::string reason;
-  {
-    MutexLock lock(mu_);
-    reason = finish_reason_;
-  }
-  AddRetryDelay(status, *rpc_);
-  context_.metrics.CountRequest("Generate", status.code(), reason,
-                                SecondsSinceArrival());
-  Finish(ToGrpcStatus(status));
-}
-
-double GenerateCall::SecondsSinceArrival() const {
-  return static_cast<double>(context_.clock.MonotonicNs() - arrival_ns_) * 1e-9;
 }
 
 }  // namespace reprise

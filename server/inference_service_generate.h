@@ -1,9 +1,4 @@
-// One Generate call: a request on its way to the scheduler, and the events of
-// its stream on their way to the client.
-//
-//   gRPC's thread      Start ----.                    OnWriteDone, OnCancel
-//   text executor                Prepare: validate, tokenise, submit
-//   delivery thread                        OnEvents: start the next write
+// One Generate call: a turn whose events are streamed to the client.
 #ifndef SERVER_INFERENCE_SERVICE_GENERATE_H_
 #define SERVER_INFERENCE_SERVICE_GENERATE_H_
 
@@ -11,21 +6,17 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
-#include "engine/base/mutex.h"
+#include "absl/status/statusor.h"
 #include "proto/inference.pb.h"
 #include "server/inference_service_context.h"
-#include "server/inference_service_rpc.h"
+#include "server/inference_service_turn.h"
 
 namespace reprise {
 
-// Lives until OnDone, or until the last task that holds it has run. One write
-// is in flight at a time, and one Finish is decided under `mu_`; after that the
-// gRPC objects are not touched.
+// One write is in flight at a time.
 //
 // A write may never end: the client answers pings, but does not read. While the
 // turn runs, the scheduler's time-out looks after that. Once it has ended, the
@@ -44,39 +35,32 @@ class GenerateCall final
                const v1::GenerateRequest* request);
 
   void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
+  void OnCancel() override { Cancelled(); }
+  void OnDone() override { Left(); }
 
  private:
-  void Prepare();
+  absl::StatusOr<TurnRequest> MakeTurn() override;
   void OnEvents() override;
+  void SendStatus(const grpc::Status& status) override { Finish(status); }
   // Takes waiting events and writes them, or finishes after the last.
   void Pump();
   // Puts what waits into `response_`, of deltas no more than the stream holds.
   // Whether there is something to write now.
   bool TakeEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PutEvent(const StreamEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // On the delivery thread, when the stream is closed: sees to it that what
-  // is left to be written ends.
-  void LimitLastWrites(const TokenStream& events);
+  // On the delivery thread: once the stream is closed, sees to it that what is
+  // left to be written ends.
+  void LimitLastWrites();
   // Cancels the RPC, so that a write in flight fails and the call ends.
   void CutOff();
-  void FinishOnce(const absl::Status& status);
-  double SecondsSinceArrival() const;
-  void RecordAndFinish(const absl::Status& status);
 
-  // Constant after Start.
-  grpc::CallbackServerContext* const rpc_;
+  // Constant after construction.
   const v1::GenerateRequest* const request_;
-  const int64_t arrival_ns_;
   const bool timings_;
-  std::shared_ptr<TurnCall> self_;  // shared: until OnDone; see above
-  bool entered_ = false;            // counted among the open calls
 
   // Set once, on the delivery thread.
   grpc::Alarm last_writes_;
 
-  Mutex mu_;
   v1::Started started_ ABSL_GUARDED_BY(mu_);
   // gRPC reads it while `writing_`.
   v1::GenerateResponse response_ ABSL_GUARDED_BY(mu_);
@@ -86,9 +70,7 @@ class GenerateCall final
   bool broken_ ABSL_GUARDED_BY(mu_) = false;  // a write failed: only drain
   // The RPC is being cancelled; Finish, after which it may be gone, waits.
   bool cutting_ ABSL_GUARDED_BY(mu_) = false;
-  bool limited_ ABSL_GUARDED_BY(mu_) = false;       // LimitLastWrites was here
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;      // Finish was decided
-  std::string finish_reason_ ABSL_GUARDED_BY(mu_);  // of the first completion
+  bool limited_ ABSL_GUARDED_BY(mu_) = false;  // LimitLastWrites was here
 };
 
 }  // namespace reprise

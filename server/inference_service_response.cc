@@ -49,7 +49,6 @@ void FillStopping(const TurnRequest& turn, v1::StoppingOptions& out) {
   out.set_min_new_tokens(static_cast<uint32_t>(turn.min_new_tokens));
   for (const std::string& stop : turn.stop) out.add_stop(stop);
   for (const int32_t id : turn.stop_tokens) out.add_stop_token_ids(id);
-  out.set_ignore_eos(turn.eos_tokens.empty());
   out.set_include_stop(turn.include_stop);
   if (turn.time_limit_ms.has_value()) {
     out.set_time_limit_ms(static_cast<uint32_t>(*turn.time_limit_ms));
@@ -111,13 +110,16 @@ v1::FinishReason ToProto(FinishReason reason) {
   return v1::FINISH_REASON_UNSPECIFIED;
 }
 
-v1::Started StartedOf(const TurnRequest& turn, const ModelInfo& model) {
+v1::Started StartedOf(const v1::GenerateRequest& request,
+                      const TurnRequest& turn, const ModelInfo& model) {
   v1::Started started;
   started.set_request_id(turn.request_id);
   started.set_model_fingerprint(FingerprintText(model.fingerprints.model));
   started.set_seed(turn.sampling.seed);
   Fill(turn.sampling, *started.mutable_sampling());
   FillStopping(turn, *started.mutable_stopping());
+  // The turn does not tell it from a model without such tokens.
+  started.mutable_stopping()->set_ignore_eos(request.stopping().ignore_eos());
   if (turn.session.has_value()) started.set_session_id(turn.session->id);
   return started;
 }

@@ -17,9 +17,10 @@ std::string FingerprintText(uint64_t fingerprint);
 v1::ResumeSource ToProto(ResumeSource source);
 v1::FinishReason ToProto(FinishReason reason);
 
-// The part of Started that is known from the request: its ids, the seed and the
-// parameters as used.
-v1::Started StartedOf(const TurnRequest& turn, const ModelInfo& model);
+// The part of Started that is known from the request, and the `turn` made of
+// it: its ids, the seed and the parameters as used.
+v1::Started StartedOf(const v1::GenerateRequest& request,
+                      const TurnRequest& turn, const ModelInfo& model);
 
 // The events of a stream. Started keeps what StartedOf filled in.
 void Fill(const StartedEvent& event, const Tokenizer& tokenizer,

@@ -237,12 +237,13 @@ void AddProcessFlags(Flags& flags, ServerOptions& o) {
   flags.Group("Process");
   flags.Duration("--drain-timeout", o.drain_timeout_ms, {0, kDayMs},
                  "After SIGTERM, streams may go on for so long");
-  flags.Choice<LogLevel>("--log-level", o.log_level,
-                         {{"debug", LogLevel::kDebug},
-                          {"info", LogLevel::kInfo},
-                          {"warning", LogLevel::kWarning},
-                          {"error", LogLevel::kError}},
-                         "Least important lines to log");
+  flags.Choice<LogLevel>(
+      "--log-level", o.log_level,
+      {{"debug", LogLevel::kDebug},
+       {"info", LogLevel::kInfo},
+       {"warning", LogLevel::kWarning},
+       {"error", LogLevel::kError}},
+      "Least important lines to log; debug has one for every turn");
   flags.Choice<LogFormat>(
       "--log-format", o.log_format,
       {{"text", LogFormat::kText}, {"json", LogFormat::kJson}},

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <string>
 
+#include "server/inference_service_response.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/raw_rpc.h"
 #include "tests/support/scrape.h"
@@ -84,6 +85,14 @@ TEST_F(GenerateTest, StartedShowsTheParametersAsUsed) {
   EXPECT_FALSE(sampling.has_penalty_last_n());
   EXPECT_EQ(c.started.stopping().max_new_tokens(), 5u);
   EXPECT_TRUE(c.started.stopping().ignore_eos());
+}
+
+TEST(StartedOfTest, IgnoreEosIsTheRequestsWhateverTheModelHas) {
+  const ModelInfo model;  // without tokens that end a text
+  v1::GenerateRequest request;
+  EXPECT_FALSE(StartedOf(request, {}, model).stopping().ignore_eos());
+  request.mutable_stopping()->set_ignore_eos(true);
+  EXPECT_TRUE(StartedOf(request, {}, model).stopping().ignore_eos());
 }
 
 TEST_F(GenerateTest, NothingSetMeansTheDefaults) {

@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "engine/base/log.h"
 #include "tests/support/narrow_stub.h"
 #include "tests/support/raw_rpc.h"
 #include "tests/support/scrape.h"
@@ -18,6 +21,7 @@ namespace reprise {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The answer of grpc.health.v1: field 1, 1 = SERVING, 2 = NOT_SERVING.
 const std::string kServing("\x08\x01", 2);
@@ -301,6 +305,59 @@ TEST(ServerTest, ShutdownDoesNotWaitForAClientThatDoesNotRead) {
   server.rpc().CancelTurns();
   EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+// The log's lines about turns, at level debug.
+std::string LogOfTurns(const std::function<void(TestServer&)>& calls) {
+  SetLogLevel(LogLevel::kDebug);
+  ::testing::internal::CaptureStderr();
+  {
+    TestServer server;
+    calls(server);
+    EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+  }
+  std::istringstream log(::testing::internal::GetCapturedStderr());
+  SetLogLevel(LogLevel::kInfo);
+  std::string turns;
+  for (std::string line; std::getline(log, line);) {
+    if (line.find("turn ended") != std::string::npos) turns += line + "\n";
+  }
+  return turns;
+}
+
+TEST(ServerTest, EveryTurnIsNamedInTheLogAndItsTextIsNot) {
+  const std::string log = LogOfTurns([](TestServer& server) {
+    v1::GenerateRequest generate = SessionRequest("s1", "abc d", 7);
+    generate.set_request_id("r1");
+    Generate(server.inference(), generate);
+    v1::AppendRequest append;
+    append.set_session_id("s1");
+    append.set_text("cc");
+    v1::AppendResponse response;
+    grpc::ClientContext context;
+    (void)server.sessions().Append(&context, append, &response);
+  });
+  EXPECT_THAT(log, HasSubstr("method=Generate request_id=r1 session=s1 "
+                             "revision=1 prompt_tokens=3 cached_tokens=0 "
+                             "completion_tokens=7 finish_reason=length "
+                             "code=OK seconds="));
+  // All tokens before but the pending one: 3 + 7 - 1.
+  EXPECT_THAT(log, HasSubstr("method=Append request_id=\"\" session=s1 "
+                             "revision=2 prompt_tokens=1 cached_tokens=9 "
+                             "completion_tokens=0 finish_reason=\"\" "
+                             "code=OK seconds="));
+  EXPECT_THAT(log, Not(HasSubstr("abc")));
+}
+
+TEST(ServerTest, RefusedTurnIsNamedInTheLogToo) {
+  const std::string log = LogOfTurns([](TestServer& server) {
+    v1::GenerateRequest request = TextRequest("", 7);
+    request.set_request_id(std::string(10'000, 'r'));
+    Generate(server.inference(), request);
+  });
+  EXPECT_THAT(log, HasSubstr("request_id=" + std::string(128, 'r') +
+                             " session=\"\" revision=0 "));
+  EXPECT_THAT(log, HasSubstr("code=InvalidArgument"));
 }
 
 TEST(ServerTest, EveryCallIsCounted) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <string>
 
 #include "tests/support/test_server.h"
@@ -301,6 +302,31 @@ TEST_F(SessionsTest, TimeToLiveIsCheckedAndShown) {
   EXPECT_TRUE(Call<v1::Session>(&Stub::Touch, touch).has_expires_unix_ms());
   touch.set_ttl_ms(0);
   EXPECT_FALSE(Call<v1::Session>(&Stub::Touch, touch).has_expires_unix_ms());
+}
+
+TEST_F(SessionsTest, CommittedAppendSaysSoWhateverBecameOfTheSession) {
+  // The executor is left with one thread, which takes its tasks in order: the
+  // commit, a deletion, the look-up for the answer.
+  std::promise<void> release;
+  server_.executor().Run(
+      [held = release.get_future().share()] { held.wait(); });
+  server_.store().SetHook([this](StoreCall call) {
+    if (call != StoreCall::kPut) return;
+    server_.executor().Run([this] {
+      EXPECT_TRUE(server_.manager().Delete({ServerOptions().tenant, "s"}).ok());
+    });
+  });
+  v1::AppendRequest request;
+  request.set_session_id("s");
+  request.set_create_session(true);
+  request.set_text("abc d");
+  const auto response = Call<v1::AppendResponse>(&Stub::Append, request);
+  EXPECT_EQ(response.session().id(), "s");
+  EXPECT_EQ(response.session().revision(), 1u);
+  EXPECT_EQ(response.session().tokens(), 0u);  // not known any more
+  EXPECT_EQ(response.prompt_tokens(), 3u);
+  Get("s", kNotFound);
+  release.set_value();
 }
 
 TEST_F(SessionsTest, DeletedSessionIsGone) {

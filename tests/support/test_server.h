@@ -23,6 +23,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/fake_tokenizer.h"
+#include "tests/support/faulty_store.h"
 #include "tests/support/generate_call.h"
 #include "tests/support/step_gate.h"
 #include "tests/support/test_server_options.h"
@@ -55,7 +56,7 @@ class TestServer {
     model_.eos_tokens = {FakeTokenizer::kEos};
     model_.fingerprints.tokenizer = tokenizer_.fingerprint();
     auto sessions = SessionManager::Create(
-        model_.fingerprints, engine_.layout(), 32, *store_, metrics_, clock_,
+        model_.fingerprints, engine_.layout(), 32, store_, metrics_, clock_,
         ManagerOptionsOf(options_));
     CHECK(sessions.ok());
     sessions_ = *std::move(sessions);
@@ -112,6 +113,7 @@ class TestServer {
   Scheduler& scheduler() { return *scheduler_; }
   SessionManager& manager() { return *sessions_; }
   RpcServer& rpc() { return *rpc_; }
+  FaultyStore& store() { return store_; }
   Metrics& metrics() { return metrics_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const ModelInfo& model() const { return model_; }
@@ -125,7 +127,8 @@ class TestServer {
   FakeEngine engine_;
   FakeTokenizer tokenizer_;
   StepGate gate_;
-  std::unique_ptr<SnapshotStore> store_ = NewMemoryStore();
+  std::unique_ptr<SnapshotStore> memory_ = NewMemoryStore();
+  FaultyStore store_{*memory_};
   ModelInfo model_;
   std::unique_ptr<SessionManager> sessions_;
   std::unique_ptr<ThreadPool> executor_ = std::make_unique<ThreadPool>(2);
