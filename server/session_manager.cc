@@ -138,7 +138,8 @@ SessionManager::SessionManager(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
 
 SessionManager::~SessionManager() {
-  CHECK(impl_->table.num_active() == 0);  // the pool checks the stateless ones
+  CHECK(impl_->table.counts().active ==
+        0);  // the pool checks the stateless ones
 }
 
 // ---- Turns ------------------------------------------------------------------
@@ -295,8 +296,7 @@ void SessionManager::Impl::CountFailure(SnapshotOp op,
 // Two threads may set these in the wrong order; Sweep puts that right within a
 // second.
 void SessionManager::Impl::UpdateGauges() {
-  const int64_t active = table.num_active();
-  const int64_t resident = table.num_resident();
+  const auto [active, resident] = table.counts();
   metrics.SetSessions(active, resident,
                       std::max<int64_t>(0, num_stored - active - resident));
   metrics.SetStatePoolUsed(1.0 - static_cast<double>(pool->num_free()) /

@@ -67,7 +67,7 @@ void SessionTable::MakeResident(SessionClaim claim) {
   CHECK(claim.slot && claim.stored.has_value());
   MutexLock lock(mu_);
   Row& row = EndClaim(claim);
-  row.state = State::kResident;
+  SetState(row, State::kResident);
   row.stored = std::move(claim.stored);
   row.slot = std::move(claim.slot);
   row.record = std::move(claim.record);
@@ -78,7 +78,7 @@ void SessionTable::MakeLeased(SessionClaim claim) {
   CHECK(!claim.slot);
   MutexLock lock(mu_);
   Row& row = EndClaim(claim);
-  row.state = State::kLeased;
+  SetState(row, State::kLeased);
   row.stored = std::move(claim.stored);
 }
 
@@ -106,27 +106,25 @@ std::optional<SessionTable::Seen> SessionTable::Look(
   return Seen{Seen::State::kActive, it->second.stored};
 }
 
-int64_t SessionTable::num_active() const {
-  return Count(State::kLeased, State::kTurn);
-}
-
-int64_t SessionTable::num_resident() const {
-  return Count(State::kResident, State::kResident);
-}
-
-int64_t SessionTable::Count(State a, State b) const {
+SessionTable::Counts SessionTable::counts() const {
   MutexLock lock(mu_);
-  int64_t count = 0;
-  for (const auto& [key, row] : rows_) {
-    count += row.state == a || row.state == b;
-  }
-  return count;
+  return counts_;
+}
+
+void SessionTable::SetState(Row& row, State state) {
+  const auto count = [this](State of, int64_t change) {
+    if (of == State::kResident) counts_.resident += change;
+    if (of == State::kTurn || of == State::kLeased) counts_.active += change;
+  };
+  count(row.state, -1);
+  row.state = state;
+  count(state, +1);
 }
 
 // The row keeps its copy of `stored`, for Look.
 SessionClaim SessionTable::ClaimRow(const SessionKey& key, Row& row,
                                     State state) {
-  row.state = state;
+  SetState(row, state);
   SessionClaim claim(this, key);
   claim.stored = row.stored;
   claim.slot = std::move(row.slot);
@@ -151,7 +149,7 @@ SessionTable::Row& SessionTable::EndClaim(SessionClaim& claim) {
 void SessionTable::Drop(SessionClaim& claim) {
   claim.slot = StateSlot();  // free before anyone who waits for it wakes up
   MutexLock lock(mu_);
-  EndClaim(claim);
+  SetState(EndClaim(claim), State::kUpkeep);  // counted no more
   rows_.erase(claim.key_);
 }
 

@@ -88,14 +88,19 @@ class SessionTable {
   // None if the session is absent.
   std::optional<Seen> Look(const SessionKey& key) const;
 
-  int64_t num_active() const;  // leased, or claimed for a turn
-  int64_t num_resident() const;
+  // How many rows are leased or claimed for a turn, and how many resident; at
+  // one moment, and without looking at them.
+  struct Counts {
+    int64_t active = 0;
+    int64_t resident = 0;
+  };
+  Counts counts() const;
 
  private:
   friend class SessionClaim;
   enum class State { kTurn, kUpkeep, kLeased, kResident };
   struct Row {
-    State state = State::kUpkeep;
+    State state = State::kUpkeep;  // neither active nor resident
     bool upkeep_of_slot = false;
     std::optional<StoredSession> stored;
     StateSlot slot;  // resident ones'
@@ -107,7 +112,8 @@ class SessionTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Row& EndClaim(SessionClaim& claim) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Drop(SessionClaim& claim);
-  int64_t Count(State a, State b) const;
+  // The only way to change a row's state.
+  void SetState(Row& row, State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
   CondVar claim_ended_;
@@ -115,6 +121,7 @@ class SessionTable {
   // looking at all of them is quick.
   std::map<SessionKey, Row> rows_ ABSL_GUARDED_BY(mu_);
   int64_t upkeep_of_slots_ ABSL_GUARDED_BY(mu_) = 0;
+  Counts counts_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace reprise
