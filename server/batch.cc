@@ -349,17 +349,13 @@ void Batch::Finished(Completion& completion, std::optional<uint64_t> revision) {
   if (--turn.unfinished > 0) return;
 
   RequestObservation observed;
-  const int64_t now_ns = clock_.MonotonicNs();
   observed.queue_seconds = Seconds(turn.admitted_ns - turn.request.arrival_ns);
   if (turn.prompt_read_ns > 0) {
     observed.prefill_seconds = Seconds(turn.prompt_read_ns - turn.leased_ns);
     observed.decode_seconds = Seconds(LastTokenNs(turn) - turn.prompt_read_ns);
   }
-  observed.total_seconds = Seconds(now_ns - turn.request.arrival_ns);
   observed.prompt_tokens = turn.usage.prompt_tokens;
-  observed.cached_tokens = turn.usage.cached_tokens;
   observed.generated_tokens = turn.usage.completion_tokens;
-  observed.finish = sequence.reason();
   metrics_.ObserveRequest(observed);
   Close(turn, turn.status);
 }

@@ -78,11 +78,8 @@ struct RequestObservation {
   double queue_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
-  double total_seconds = 0;
   int64_t prompt_tokens = 0;  // computed for this request
-  int64_t cached_tokens = 0;
   int64_t generated_tokens = 0;
-  FinishReason finish = FinishReason::kStop;
 };
 
 // Thread-safe; observations take no lock of ours.

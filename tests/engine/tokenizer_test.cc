@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A model folder that goes away with the test.
 class TokenizerTest : public testing::Test {
@@ -37,6 +38,22 @@ class TokenizerTest : public testing::Test {
 
   std::filesystem::path dir_;
 };
+
+TEST_F(TokenizerTest, FileThatIsTooLargeIsRefusedUnread) {
+  constexpr uintmax_t kLimit = 64 << 20;
+  WriteFile("tokenizer.json", "");
+  std::filesystem::resize_file(dir_ / "tokenizer.json", kLimit + 1);  // sparse
+  const absl::Status large = Load(256).status();
+  EXPECT_EQ(large.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(large.message()),
+      HasSubstr("tokenizer.json has 67108865 bytes (at most 67108864)"));
+  // One byte less is read, and is no JSON.
+  std::filesystem::resize_file(dir_ / "tokenizer.json", kLimit);
+  const absl::Status zeros = Load(256).status();
+  EXPECT_EQ(zeros.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(zeros.message()), Not(HasSubstr("at most")));
+}
 
 TEST_F(TokenizerTest, ReadsRawBytesWhereThereIsNoFile) {
   auto tokenizer = Load(300);

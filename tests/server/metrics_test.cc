@@ -24,7 +24,6 @@ void ObserveEverything(Metrics& metrics) {
   metrics.ObserveRequest({.queue_seconds = 0.1,
                           .prefill_seconds = 0.2,
                           .decode_seconds = 0.5,
-                          .total_seconds = 0.8,
                           .prompt_tokens = 10,
                           .generated_tokens = 5});
   metrics.CountRequest("Generate", absl::StatusCode::kOk, "length", 0.8);

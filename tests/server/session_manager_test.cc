@@ -176,6 +176,18 @@ TEST_F(SessionManagerTest, WithoutRoomInMemoryASessionResumesFromTheStore) {
   ExpectResumes("e", 1, ResumeSource::kStore, "it was suspended");
 }
 
+TEST_F(SessionManagerTest, SizesAreOfTheSnapshotsThatTheStoreTakes) {
+  CommitTo("a", 2);
+  const auto bytes =
+      static_cast<double>(manager_->Get(Key("a"))->stored.snapshot_bytes);
+  ASSERT_TRUE(manager_->Suspend(Key("a")).ok());
+  EXPECT_EQ(Metric("reprise_snapshot_write_seconds_count{tier=\"store\"}"), 2);
+  EXPECT_EQ(Metric("reprise_snapshot_write_seconds_count{tier=\"memory\"}"), 1);
+  const std::string labels = "{model=\"test\",encoding=\"f32\"}";
+  EXPECT_EQ(Metric("reprise_snapshot_size_bytes_count" + labels), 2);
+  EXPECT_EQ(Metric("reprise_snapshot_size_bytes_sum" + labels), 2 * bytes);
+}
+
 TEST_F(SessionManagerTest, LeasedSlotsAreNeverTaken) {
   auto a = Acquire("a", /*create=*/true);
   auto b = manager_->AcquireStateless();
