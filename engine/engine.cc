@@ -243,19 +243,11 @@ std::string DescribeForPeople(const ModelDescription& model) {
                       model.vocab_size);
 }
 
-std::string FolderName(const std::string& dir) {
-  std::error_code ignored;
-  const std::filesystem::path path =
-      std::filesystem::weakly_canonical(dir, ignored);
-  // A trailing slash leaves an empty last part.
-  return path.has_filename() ? path.filename() : path.parent_path().filename();
-}
-
 ModelInfo MakeInfo(const std::string& dir, const ModelDescription& model,
                    const Weights& weights, WeightType weight_type,
                    const StateLayout& layout) {
   ModelInfo info;
-  info.name = FolderName(dir);
+  info.name = ModelName(dir);
   info.family = model.family;
   info.description = DescribeForPeople(model);
   info.vocab_size = model.vocab_size;
@@ -290,38 +282,27 @@ std::vector<std::string> UnknownTensors(const ModelDescription& model,
   return unknown;
 }
 
-void LogLoaded(const ModelInfo& info, const std::vector<std::string>& unused) {
-  if (!unused.empty()) {
-    constexpr size_t kShown = 5;
-    const std::span<const std::string> first(unused.data(),
-                                             std::min(unused.size(), kShown));
-    const std::string names = absl::StrJoin(
-        first, ", ",
-        [](std::string* out, const auto& name) { out->append(Quoted(name)); });
-    LogWarning("tensors of the checkpoint that the model does not use",
-               {{"count", unused.size()}, {"first", names}});
-  }
-  if (!info.exact) {
-    LogWarning(
-        "on this CPU the last bits of a result depend on what else runs in "
-        "the same step",
-        {{"cpu_isa", info.cpu_isa},
-         {"weights", WeightTypeName(info.weight_type)}});
-  }
-  LogInfo("model loaded",
-          {{"name", info.name},
-           {"family", info.family},
-           {"layers", info.description},
-           {"parameters", info.num_parameters},
-           {"weights", WeightTypeName(info.weight_type)},
-           {"weight_bytes", info.weight_bytes},
-           {"state_bytes", info.state_bytes},
-           {"state_bytes_per_token", info.state_bytes_per_token},
-           {"max_context", info.max_context.value_or(0)},
-           {"cpu_isa", info.cpu_isa}});
+void LogUnused(const std::vector<std::string>& unused) {
+  if (unused.empty()) return;
+  constexpr size_t kShown = 5;
+  const std::span<const std::string> first(unused.data(),
+                                           std::min(unused.size(), kShown));
+  const std::string names = absl::StrJoin(
+      first, ", ",
+      [](std::string* out, const auto& name) { out->append(Quoted(name)); });
+  LogWarning("tensors of the checkpoint that the model does not use",
+             {{"count", unused.size()}, {"first", names}});
 }
 
 }  // namespace
+
+std::string ModelName(const std::string& model_dir) {
+  std::error_code ignored;
+  const std::filesystem::path path =
+      std::filesystem::weakly_canonical(model_dir, ignored);
+  // A trailing slash leaves an empty last part.
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
+}
 
 absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
     const EngineOptions& options) {
@@ -351,7 +332,7 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
   scratch.Allocate(options.max_rows);
   ModelInfo info =
       MakeInfo(options.model_dir, model, weights, type, parts.layout);
-  LogLoaded(info, UnknownTensors(model, weights));
+  LogUnused(UnknownTensors(model, weights));
   return std::make_unique<LoadedEngine>(std::move(parts), std::move(scratch),
                                         std::move(info), options.max_rows);
 }

@@ -35,7 +35,7 @@ struct StepSegment {
 
 // What is known of a model once it is loaded.
 struct ModelInfo {
-  std::string name;         // the model's folder, without its path
+  std::string name;         // as ModelName
   std::string family;       // as in config.json's model_type
   std::string description;  // one line for people: layers, widths, mixers
   int64_t vocab_size = 0;
@@ -88,6 +88,10 @@ struct EngineOptions {
   // but no more than StateLayout::kDefaultMaxContext.
   std::optional<int64_t> max_context = std::nullopt;
 };
+
+// What a model is called: its folder, without the path, whatever path leads
+// there.
+std::string ModelName(const std::string& model_dir);
 
 // Far above any published model's context.
 inline constexpr int64_t kMostContext = int64_t{1} << 24;

@@ -4,9 +4,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -93,6 +95,30 @@ absl::Status WithAdvice(const absl::Status& status, const char* advice) {
                       absl::StrCat(status.message(), "; ", advice));
 }
 
+void LogModel(const ModelInfo& model, const Tokenizer& tokenizer,
+              double seconds) {
+  LogInfo("model loaded",
+          {{"model", model.name},
+           {"family", model.family},
+           {"layers", model.description},
+           {"parameters", model.num_parameters},
+           {"tokenizer", tokenizer.kind()},
+           {"weights", WeightTypeName(model.weight_type)},
+           {"weight_bytes", model.weight_bytes},
+           {"state_bytes", model.state_bytes},
+           {"state_bytes_per_token", model.state_bytes_per_token},
+           {"max_context", model.max_context.value_or(0)},
+           {"cpu_isa", model.cpu_isa},
+           {"exact", model.exact},
+           {"seconds", seconds}});
+  if (model.exact) return;
+  LogWarning(
+      "on this CPU the last bits of a result depend on what else is computed "
+      "in the same step: equal seeds may give unequal texts",
+      {{"cpu_isa", model.cpu_isa},
+       {"weights", WeightTypeName(model.weight_type)}});
+}
+
 // Everything that a running server is made of.
 class Server {
  public:
@@ -107,13 +133,6 @@ class Server {
   void Drain();
 
  private:
-  static std::string ModelName(const std::string& dir) {
-    const std::filesystem::path path(dir);
-    return (path.has_filename() ? path : path.parent_path())
-        .filename()
-        .string();
-  }
-
   absl::Status OpenTheStore();
   absl::Status LoadModel(SignalWatcher& signals);
   absl::Status MakeSessions();
@@ -205,17 +224,7 @@ absl::Status Server::LoadModel(SignalWatcher& signals) {
   model_ = engine_->info();
   model_.fingerprints.tokenizer = tokenizer_->fingerprint();
   metrics_.SetModel(model_, seconds());
-  LogInfo("model ready", {{"model", model_.name},
-                          {"tokenizer", tokenizer_->kind()},
-                          {"weights", WeightTypeName(model_.weight_type)},
-                          {"exact", model_.exact},
-                          {"seconds", seconds()}});
-  if (!model_.exact) {
-    LogWarning(
-        "on this CPU the last bits of a result depend on what else is computed "
-        "in the same step: equal seeds may give unequal texts",
-        {{"cpu_isa", model_.cpu_isa}});
-  }
+  LogModel(model_, *tokenizer_, seconds());
   return absl::OkStatus();
 }
 
@@ -383,8 +392,11 @@ int Main(int argc, char** argv) {
   auto parsed = ParseCommandLine(
       std::vector<std::string>(argv + 1, argv + argc), environment);
   if (const auto* exit = std::get_if<ExitRequest>(&parsed)) {
-    std::fputs(exit->text.c_str(), exit->code == 0 ? stdout : stderr);
-    return exit->code;
+    FILE* out = exit->code == 0 ? stdout : stderr;
+    std::fputs(exit->text.c_str(), out);
+    if (std::fflush(out) == 0 && std::ferror(out) == 0) return exit->code;
+    LogError("cannot write", {{"reason", std::strerror(errno)}});
+    return 1;
   }
   ServerOptions options = std::get<ServerOptions>(parsed);
   SetLogLevel(options.log_level);

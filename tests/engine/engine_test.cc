@@ -54,6 +54,22 @@ absl::Status LoadChanged(Change change) {
       .status();
 }
 
+TEST(ModelNameTest, IsThatOfTheFolderWhateverPathLeadsThere) {
+  const TempDir dir;
+  const std::string folder = dir.Path("tiny");
+  fs::create_directories(folder + "/inner");
+  fs::create_directory_symlink(folder, dir.Path("link"));
+  for (const std::string path : {folder, folder + "/", folder + "/.",
+                                 folder + "/inner/..", dir.Path("link")}) {
+    EXPECT_EQ(ModelName(path), "tiny") << path;
+  }
+  const fs::path before = fs::current_path();
+  fs::current_path(folder);
+  EXPECT_EQ(ModelName("."), "tiny");
+  EXPECT_EQ(ModelName("inner/.."), "tiny");
+  fs::current_path(before);
+}
+
 TEST(LoadEngineTest, DescribesTheModel) {
   const std::unique_ptr<Engine> engine = MustLoad(kModel + "/");
   const ModelInfo& info = engine->info();

@@ -53,7 +53,8 @@ class RunningStream {
 };
 
 TEST(MainTest, ServesACompletionAndMetrics) {
-  ServerProcess server({kModel, "--store=memory:"});
+  // The label of the metrics is the model's name, whatever the path.
+  ServerProcess server({kModel + "/.", "--store=memory:"});
   ASSERT_TRUE(server.AwaitReady());
   const Completion c = Generate(*server.NewStub(), TextRequest("Hello", 20));
   EXPECT_TRUE(c.status.ok()) << c.status.error_message();
@@ -67,8 +68,11 @@ TEST(MainTest, ServesACompletionAndMetrics) {
   EXPECT_NE(scrape.find("\nreprise_model_info{"), std::string::npos);
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 0) << server.Log();
-  EXPECT_THAT(server.Log(), AllOf(HasSubstr("ready"), HasSubstr("exact="),
-                                  HasSubstr("cpu_isa="), HasSubstr("drained")));
+  const std::string log = server.Log();
+  EXPECT_THAT(log, AllOf(HasSubstr("ready"), HasSubstr("exact="),
+                         HasSubstr("cpu_isa="), HasSubstr("drained")));
+  EXPECT_THAT(log, HasSubstr(" info model loaded model=linear_attn_elu "));
+  EXPECT_EQ(log.find(" info model "), log.rfind(" info model "));  // said once
   if (!HavePromtool()) GTEST_SKIP() << "promtool is not installed";
   ExpectPromtoolAccepts(scrape);
 }
@@ -251,6 +255,13 @@ TEST(MainTest, HelpAndVersionAreAnswered) {
   ServerProcess version({"--version"});
   EXPECT_EQ(version.Wait(), 0);
   EXPECT_THAT(version.Log(), HasSubstr("reprise-server "));
+}
+
+TEST(MainTest, HelpThatCannotBeWrittenIsAnError) {
+  const CommandResult help = RunCommand("{ " REPRISE_BINARY_DIR
+                                        "/reprise-server --help >/dev/full; }");
+  EXPECT_EQ(WEXITSTATUS(help.status), 1);
+  EXPECT_THAT(help.output, HasSubstr("No space left on device"));
 }
 
 }  // namespace
