@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/bytes.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -179,8 +180,11 @@ absl::Status Server::Start(SignalWatcher& signals) {
 absl::Status Server::OpenTheStore() {
   absl::StatusOr<std::unique_ptr<SnapshotStore>> store =
       OpenStore(options_.store_uri);
-  if (!store.ok()) {
-    return WithAdvice(store.status(), "choose another with --store");
+  if (!store.ok()) {  // it says itself what to do
+    return absl::Status(
+        store.status().code(),
+        absl::StrCat("--store: ",
+                     absl::StripPrefix(store.status().message(), "store: ")));
   }
   store_ = *std::move(store);
   LogInfo("store open", {{"store", options_.store_uri}});

@@ -89,6 +89,7 @@ struct SessionManager::Impl {
   SessionTable table;
   // Sessions in the store: followed here, put right by every Sweep.
   std::atomic<int64_t> num_stored{0};
+  std::atomic<bool> expiry_fails{false};  // did, at the last Sweep
 
  private:
   struct Snapshot {

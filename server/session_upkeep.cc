@@ -300,7 +300,9 @@ absl::Status SessionManager::Impl::DeleteAllExpired() {
 void SessionManager::Sweep() {
   impl_->SuspendIdle();
   const absl::Status status = impl_->DeleteAllExpired();
-  if (!status.ok()) {
+  // Once, and not every second, while it lasts.
+  const bool failed_before = impl_->expiry_fails.exchange(!status.ok());
+  if (!status.ok() && !failed_before) {
     LogWarning("expired sessions are not deleted",
                {{"reason", FromAbsl(status.message())}});
   }

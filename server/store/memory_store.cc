@@ -110,8 +110,6 @@ class MemoryStore : public SnapshotStore {
     return Usage{bytes_, sessions_.size()};
   }
 
-  std::string_view kind() const override { return "memory"; }
-
  private:
   struct Item {
     StoredSession entry;

@@ -9,35 +9,21 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
+#include "server/store/rocksdb_log.h"
 #include "server/store/snapshot_store.h"
 
 namespace reprise {
 namespace {
-
-// RocksDB's warnings and errors among our own. Not in its LOG file: Debian's
-// build has assertions, and one of them ends the process when that file is
-// written to again after the disk was full.
-class RocksDbLog : public rocksdb::Logger {
- public:
-  RocksDbLog() : Logger(rocksdb::InfoLogLevel::WARN_LEVEL) {}
-
-  void Logv(const char* format, va_list arguments) override {
-    char line[512];
-    std::vsnprintf(line, sizeof(line), format, arguments);
-    LogWarning("rocksdb", {{"message", line}});
-  }
-  using Logger::Logv;
-};
 
 // Keeps RocksDB from recovering by itself after an error: it tries a full disk
 // again every 5 seconds, and in version 7.8 such an attempt may wait for ever
@@ -68,7 +54,7 @@ rocksdb::DBOptions DatabaseOptions() {
   options.max_background_jobs = 2;
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
-  options.info_log = std::make_shared<RocksDbLog>();
+  options.info_log = std::make_shared<RocksDbLog>(Clock::Real());
   options.max_bgerror_resume_count = 0;
   options.listeners.push_back(std::make_shared<NoRecovery>());
   return options;
@@ -113,6 +99,35 @@ rocksdb::ColumnFamilyOptions Expiry(
   return options;
 }
 
+// What to do about an error of the system's. RocksDB has no codes for them, but
+// ends its messages with the system's words, as we do.
+struct Advice {
+  int error;
+  const char* advice;
+};
+constexpr Advice kAdvice[] = {
+    {EACCES, "give this user the right to write there"},
+    {EPERM, "give this user the right to write there"},
+    {EROFS, "name a folder that can be written"},
+    {ENOTDIR, "name a folder, not a file"},
+    {EEXIST, "name a folder, not a file"},
+    {EMFILE, "raise the limit of open files (ulimit -n)"},
+    {ENFILE, "raise the system's limit of open files (fs.file-max)"},
+};
+
+// Unavailable; `what` could not be done for this reason.
+absl::Status CannotOpen(const std::string& what, const std::string& reason) {
+  const std::string message = absl::StrCat("store: ", what, ": ", reason);
+  if (absl::StrContains(reason, std::strerror(ENOSPC))) {
+    return NoSpaceError(absl::StrCat(message, "; make room on that disk"));
+  }
+  for (const Advice& advice : kAdvice) {
+    if (!absl::StrContains(reason, std::strerror(advice.error))) continue;
+    return absl::UnavailableError(absl::StrCat(message, "; ", advice.advice));
+  }
+  return absl::UnavailableError(message);
+}
+
 // Makes `path` and what is missing above it, for this user alone.
 absl::Status MakeDirectories(const std::filesystem::path& path) {
   std::filesystem::path made;
@@ -122,9 +137,8 @@ absl::Status MakeDirectories(const std::filesystem::path& path) {
     const int error = errno;
     std::error_code ignored;
     if (std::filesystem::is_directory(made, ignored)) continue;
-    return absl::UnavailableError(absl::StrCat(
-        "store: cannot make the directory ", made.native(), ": ",
-        error == EEXIST ? "a file is there" : std::strerror(error)));
+    return CannotOpen(absl::StrCat("cannot make the directory ", made.native()),
+                      std::strerror(error));
   }
   return absl::OkStatus();
 }
@@ -133,15 +147,18 @@ absl::Status OpenError(const std::string& path, const rocksdb::Status& status) {
   const std::string reason = status.ToString();
   // RocksDB has no code of its own for this; both of its messages say "lock".
   if (status.IsIOError() &&
-      (reason.find("While lock file") != std::string::npos ||
-       reason.find("lock hold by current process") != std::string::npos)) {
-    return absl::UnavailableError(absl::StrCat(
-        "store: ", path, " is in use by another process (", reason, ")"));
+      (absl::StrContains(reason, "While lock file") ||
+       absl::StrContains(reason, "lock hold by current process"))) {
+    return absl::UnavailableError(
+        absl::StrCat("store: ", path, " is in use by another process (", reason,
+                     "); end that one, or name another folder"));
   }
-  if (status.IsNoSpace()) return NoSpaceError(reason);
-  return absl::UnavailableError(
-      absl::StrCat("store: cannot open ", path,
-                   status.IsCorruption() ? ", it is damaged: " : ": ", reason));
+  if (status.IsCorruption()) {
+    return absl::UnavailableError(absl::StrCat(
+        "store: cannot open ", path, ", it is damaged: ", reason,
+        "; put a copy back, or move it away to begin with an empty one"));
+  }
+  return CannotOpen(absl::StrCat("cannot open ", path), reason);
 }
 
 }  // namespace

@@ -50,11 +50,22 @@ absl::Status RocksDbSessions::CountSessions() {
     if (session.ok()) {
       snapshot_bytes_ += session->snapshot_bytes;
     } else {
-      LogWarning("store holds a damaged entry",
-                 {{"reason", FromAbsl(session.status().message())}});
+      LogDamage("store holds a damaged entry", it->key(), session.status());
     }
   }
   return FromRocksDb(it->status());
+}
+
+void RocksDbSessions::LogDamage(const char* what, const rocksdb::Slice& key,
+                                const absl::Status& status) {
+  // More are not worth their memory, nor their lines.
+  constexpr size_t kMostLogged = 1000;
+  {
+    MutexLock lock(damage_mu_);
+    if (damage_logged_.size() >= kMostLogged) return;
+    if (!damage_logged_.insert(key.ToString()).second) return;
+  }
+  LogWarning(what, {{"reason", FromAbsl(status.message())}});
 }
 
 absl::StatusOr<std::optional<StoredSession>> RocksDbSessions::ReadEntry(
@@ -198,8 +209,8 @@ absl::StatusOr<std::vector<StoredSession>> RocksDbSessions::List(
     if (session.ok()) {
       page.push_back(*std::move(session));
     } else {
-      LogWarning("damaged session left out of a list",
-                 {{"reason", FromAbsl(session.status().message())}});
+      LogDamage("damaged session left out of a list", it->key(),
+                session.status());
     }
   }
   RETURN_IF_ERROR(FromRocksDb(it->status()));
@@ -246,8 +257,8 @@ absl::StatusOr<std::vector<SessionKey>> RocksDbSessions::ListExpired(
     absl::StatusOr<SessionKey> key =
         parsed.ok() ? ParseEntryKey(parsed->entry_key) : parsed.status();
     if (!key.ok()) {  // one bad line must not keep all others alive
-      LogWarning("store holds a damaged line in its index of expiry times",
-                 {{"reason", FromAbsl(key.status().message())}});
+      LogDamage("store holds a damaged line in its index of expiry times",
+                it->key(), key.status());
       continue;
     }
     ASSIGN_OR_RETURN(const bool passed_over, PassOverExpiry(expiry_key));

@@ -16,10 +16,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
@@ -68,6 +70,10 @@ class RocksDbSessions {
                        const StoredSession& session,
                        rocksdb::WriteBatch& batch);
   absl::StatusOr<bool> PassOverExpiry(const std::string& expiry_key);
+  // Logs what is damaged, once for each key: it is found again by every sweep
+  // and every list.
+  void LogDamage(const char* what, const rocksdb::Slice& key,
+                 const absl::Status& status);
   Mutex& Stripe(const std::string& entry_key);
   rocksdb::DB& db() { return database_->db(); }
 
@@ -77,6 +83,9 @@ class RocksDbSessions {
   std::array<Mutex, 64> stripes_;
   std::atomic<uint64_t> snapshot_bytes_{0};
   std::atomic<uint64_t> sessions_{0};
+
+  Mutex damage_mu_;
+  std::set<std::string> damage_logged_ ABSL_GUARDED_BY(damage_mu_);  // keys
 };
 
 }  // namespace reprise

@@ -4,10 +4,15 @@
 // RocksDB refuses all writes after one has failed (disk full, I/O error). Its
 // own way back, Resume, was tried: version 7.8 gives up on most errors, and
 // waits for ever on some. Opening the database again replays the log and always
-// leads to a known state, or fails and says why.
+// leads to a known state, or fails and says why. What failed is closed for
+// that, so it is tried only when there is room: a full disk can still be read.
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +39,25 @@ FolderId FolderAt(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return {};
   return {.device = status.st_dev, .inode = status.st_ino};
+}
+
+// Whether there is room to open the database: its log is written to tables
+// then, and some small files are made. NoSpaceError if not.
+absl::Status CheckSpace(const std::string& path) {
+  struct statvfs disk {};
+  if (statvfs(path.c_str(), &disk) != 0) return absl::OkStatus();
+  uintmax_t needed = 1 << 20;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(path, error), end;
+       !error && it != end; it.increment(error)) {
+    std::error_code gone;  // by a compaction, meanwhile
+    const uintmax_t size = it->file_size(gone);
+    if (!gone && it->path().extension() == ".log") needed += size;
+  }
+  const uintmax_t free = uintmax_t{disk.f_bavail} * disk.f_frsize;
+  if (free >= needed) return absl::OkStatus();
+  return NoSpaceError(absl::StrCat("store: ", free, " bytes are free for ",
+                                   path, ", writing again takes ", needed));
 }
 
 class RocksDbStore : public SnapshotStore {
@@ -85,7 +109,6 @@ class RocksDbStore : public SnapshotStore {
     ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
     return sessions->usage();
   }
-  std::string_view kind() const override { return "rocksdb"; }
 
  private:
   // The database is not closed while one of these lives.
@@ -143,6 +166,15 @@ class RocksDbStore : public SnapshotStore {
   // Gives the lock back while it works: only `reopening_` keeps others out.
   absl::Status Reopen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     reopening_ = true;
+    mu_.Unlock();
+    const absl::Status space = CheckSpace(path_);
+    mu_.Lock();
+    if (!space.ok() && sessions_ != nullptr) {
+      // It can still be read: not given up for an attempt that must fail.
+      reopening_ = false;
+      changed_.NotifyAll();
+      return space;
+    }
     while (users_ > 0) changed_.Wait(mu_);
     std::unique_ptr<RocksDbSessions> old = std::move(sessions_);
     mu_.Unlock();

@@ -92,8 +92,6 @@ class SnapshotStore {
     uint64_t sessions = 0;
   };
   virtual absl::StatusOr<Usage> GetUsage() = 0;
-
-  virtual std::string_view kind() const = 0;  // "memory", "rocksdb"
 };
 
 // Opens the store that `uri` names. InvalidArgument for an unknown scheme

@@ -226,6 +226,16 @@ TEST(MainTest, StoreInUseIsNamed) {
       Generate(*first.NewStub(), SessionRequest("s", "a", 3)).status.ok());
 }
 
+TEST(MainTest, AdviceAboutAStoreFitsTheCause) {
+  const TempDir dir;
+  dir.Write("sessions", "a file");
+  ServerProcess server({kModel, RocksDb(dir)});
+  EXPECT_EQ(server.Wait(), 1);
+  EXPECT_THAT(server.Log(),
+              AllOf(HasSubstr("--store: cannot make the directory"),
+                    HasSubstr("File exists; name a folder, not a file")));
+}
+
 TEST(MainTest, FolderWithoutAModelIsNamed) {
   const TempDir dir;
   ServerProcess server({"--model=" + dir.path(), "--store=memory:"});

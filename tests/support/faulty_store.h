@@ -102,7 +102,6 @@ class FaultyStore : public SnapshotStore {
     RETURN_IF_ERROR(Run(StoreCall::kGetUsage, [] { return absl::OkStatus(); }));
     return store_.GetUsage();
   }
-  std::string_view kind() const override { return "faulty"; }
 
  private:
   template <typename Call>

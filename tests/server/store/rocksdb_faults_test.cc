@@ -133,6 +133,10 @@ TEST(RocksDbFaultsTest, AFullDiskIsSaidAndEndsWhenThereIsSpaceAgain) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("no space left"));
     expect_all_kept(*store);
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(IsNoSpace(put_next(*store)));
+    expect_all_kept(*store);  // what failed to be written did not close it
+    EXPECT_EQ(store->List("tenant", "", 1000)->size(),
+              static_cast<size_t>(kept));
+    EXPECT_TRUE(IsNoSpace(store->Delete({"tenant", "0"})));
     std::filesystem::remove(dir.Path("filler"));
     status = put_next(*store);
     EXPECT_TRUE(status.ok()) << status;

@@ -5,6 +5,7 @@
 #include <rocksdb/db.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +26,9 @@
 namespace reprise {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using enum absl::StatusCode;
 
 absl::Status Put(SnapshotStore& store, const SessionKey& key,
@@ -166,7 +169,23 @@ TEST(RocksDbStoreTest, SaysWhyItCannotBeOpened) {
   EXPECT_THAT(std::string(file.message()), HasSubstr("/file"));
   const absl::Status same = OpenRocksDbStore(dir.Path("file")).status();
   EXPECT_EQ(same.code(), kUnavailable);
-  EXPECT_THAT(std::string(same.message()), HasSubstr("a file is there"));
+  EXPECT_THAT(
+      std::string(same.message()),
+      AllOf(HasSubstr("File exists"), HasSubstr("name a folder, not a file"),
+            Not(HasSubstr("another process"))));
+}
+
+TEST(RocksDbStoreTest, WithoutDescriptorsItSaysWhichLimitToRaise) {
+  TempDir dir;
+  ASSERT_NE(Open(dir.Path("db")), nullptr);
+  struct rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const struct rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status status = OpenRocksDbStore(dir.Path("db")).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(status.code(), kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ulimit -n"));
 }
 
 TEST(RocksDbStoreTest, NeedsPermission) {
@@ -176,7 +195,9 @@ TEST(RocksDbStoreTest, NeedsPermission) {
   const absl::Status status = OpenRocksDbStore(dir.Path("db")).status();
   ASSERT_EQ(chmod(dir.path().c_str(), 0700), 0);
   EXPECT_EQ(status.code(), kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Permission denied"));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("Permission denied"),
+                    HasSubstr("give this user the right")));
 }
 
 TEST(RocksDbStoreTest, IsOpenedOnceOnly) {
@@ -185,7 +206,8 @@ TEST(RocksDbStoreTest, IsOpenedOnceOnly) {
     auto store = Open(dir.Path("db"));
     const absl::Status second = OpenRocksDbStore(dir.Path("db")).status();
     EXPECT_EQ(second.code(), kUnavailable);
-    EXPECT_THAT(std::string(second.message()), HasSubstr("is in use by"));
+    EXPECT_THAT(std::string(second.message()),
+                AllOf(HasSubstr("is in use by"), HasSubstr("end that one")));
   }
   Writer writer(dir.Path("db"));
   uint64_t session, revision;
@@ -313,6 +335,10 @@ TEST(RocksDbStoreTest, NeitherANewerEntryNorABadIndexLineKeepsOthersAlive) {
     EXPECT_TRUE(db.Put({}, handles[3], std::string(3, '\0'), "").ok());
   });
   auto store = Open(dir.Path("db"));
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(store->ListExpired(50, 10).ok());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("damaged line in its index of expiry times"));
   const SessionKey newer{"t", "a"};
   EXPECT_EQ(store->GetEntry(newer).status().code(), kFailedPrecondition);
   EXPECT_EQ(Put(*store, newer, 1, 2, "new").code(), kFailedPrecondition);
@@ -322,6 +348,10 @@ TEST(RocksDbStoreTest, NeitherANewerEntryNorABadIndexLineKeepsOthersAlive) {
   ASSERT_EQ(expired->size(), 1u);
   EXPECT_EQ(expired->front().id, "b");
   EXPECT_EQ(store->GetUsage()->sessions, 2u);
+  // The bad line was logged, and is not by every sweep.
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(store->ListExpired(50, 10).ok());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(RocksDbStoreTest, ADamagedEntryIsDataLossAndCanBeDeleted) {

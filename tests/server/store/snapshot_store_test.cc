@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -12,8 +14,10 @@ using ::testing::HasSubstr;
 
 TEST(OpenStoreTest, ChoosesByScheme) {
   TempDir dir;
-  EXPECT_EQ((*OpenStore("memory:"))->kind(), "memory");
-  EXPECT_EQ((*OpenStore("rocksdb:" + dir.Path("db")))->kind(), "rocksdb");
+  EXPECT_TRUE(OpenStore("memory:").ok());
+  EXPECT_FALSE(std::filesystem::exists(dir.Path("db")));
+  EXPECT_TRUE(OpenStore("rocksdb:" + dir.Path("db")).ok());
+  EXPECT_TRUE(std::filesystem::exists(dir.Path("db") + "/CURRENT"));
 }
 
 TEST(OpenStoreTest, RefusesOtherUrisAndNamesThoseThereAre) {
