@@ -6,9 +6,10 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "client/utf8.h"
+#include "client/sanitise.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
+#include "engine/base/utf8.h"
 
 namespace reprise {
 namespace {
@@ -61,27 +62,25 @@ std::string FormatTime(int64_t unix_ms) {
 
 std::string QuoteBytes(std::string_view bytes) {
   std::string quoted = "\"";
-  size_t i = 0;
-  while (i < bytes.size()) {
-    const size_t length = Utf8CharacterLength(bytes.substr(i));
-    const std::string_view character = bytes.substr(i, length);
-    if (character == "\n") {
+  while (!bytes.empty()) {
+    const std::string_view part = bytes.substr(0, NextUtf8(bytes).size);
+    if (part == "\n") {
       quoted += "\\n";
-    } else if (character == "\t") {
+    } else if (part == "\t") {
       quoted += "\\t";
-    } else if (character == "\"" || character == "\\") {
-      quoted.append("\\").append(character);
-    } else if (length > 0 && SanitiseForTerminal(character) == character) {
-      quoted += character;
+    } else if (part == "\"" || part == "\\") {
+      quoted.append("\\").append(part);
+    } else if (SanitiseForTerminal(part) == part) {
+      quoted += part;
     } else {
-      for (const char byte : bytes.substr(i, std::max<size_t>(length, 1))) {
+      for (const char byte : part) {
         std::array<char, 8> text;
         std::snprintf(text.data(), text.size(), "\\x%02x",
                       static_cast<unsigned char>(byte));
         quoted += text.data();
       }
     }
-    i += std::max<size_t>(length, 1);
+    bytes.remove_prefix(part.size());
   }
   return quoted + "\"";
 }

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "client/utf8.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
 
 namespace reprise {
 namespace {
@@ -44,10 +44,10 @@ absl::StatusOr<std::string> ReadAll(int fd) {
 }
 
 absl::Status CheckUtf8(std::string_view text, const std::string& what) {
-  const size_t valid = ValidUtf8Prefix(text);
-  if (valid == text.size()) return absl::OkStatus();
+  const size_t invalid = FindInvalidUtf8(text);
+  if (invalid == std::string_view::npos) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      what + " is not UTF-8: byte " + std::to_string(valid + 1) + " of " +
+      what + " is not UTF-8: byte " + std::to_string(invalid + 1) + " of " +
       std::to_string(text.size()) + " does not belong to a character");
 }
 

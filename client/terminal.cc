@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "client/utf8.h"
+#include "client/sanitise.h"
 
 namespace reprise {
 namespace {

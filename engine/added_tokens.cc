@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "engine/base/status_macros.h"
-#include "engine/utf8.h"
+#include "engine/base/utf8.h"
 
 namespace reprise {
 namespace {

@@ -12,9 +12,9 @@
 #include "engine/added_tokens.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
 #include "engine/nfc.h"
 #include "engine/text_pattern.h"
-#include "engine/utf8.h"
 
 namespace reprise {
 namespace {

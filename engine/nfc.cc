@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/log.h"
-#include "engine/utf8.h"
+#include "engine/base/utf8.h"
 
 namespace reprise {
 namespace {

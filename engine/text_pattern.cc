@@ -10,7 +10,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
-#include "engine/utf8.h"
+#include "engine/base/utf8.h"
 
 namespace reprise {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
 #include "engine/bpe_tokenizer.h"
 #include "engine/tokenizer_json.h"
-#include "engine/utf8.h"
 
 namespace reprise {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/utf8.h"
+#include "engine/base/utf8.h"
 
 namespace reprise {
 namespace {

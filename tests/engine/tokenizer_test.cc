@@ -8,7 +8,7 @@
 #include <fstream>
 #include <random>
 
-#include "engine/utf8.h"
+#include "engine/base/utf8.h"
 #include "tests/support/bpe_json.h"
 #include "tests/support/fake_tokenizer.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/utf8.h"
+#include "engine/base/utf8.h"
 #include "server/scheduler.h"
 #include "tests/support/reference_completion.h"
 #include "tests/support/scheduler_rig.h"

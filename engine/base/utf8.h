@@ -1,7 +1,7 @@
 // UTF-8 as Unicode 15, section 3.9 defines it: well-formed characters, and the
 // maximal invalid parts between them.
-#ifndef ENGINE_UTF8_H_
-#define ENGINE_UTF8_H_
+#ifndef ENGINE_BASE_UTF8_H_
+#define ENGINE_BASE_UTF8_H_
 
 #include <cstddef>
 #include <string>
@@ -38,4 +38,4 @@ char32_t DecodeUtf8Character(std::string_view character);
 
 }  // namespace reprise
 
-#endif  // ENGINE_UTF8_H_
+#endif  // ENGINE_BASE_UTF8_H_

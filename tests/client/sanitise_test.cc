@@ -1,4 +1,4 @@
-#include "client/utf8.h"
+#include "client/sanitise.h"
 
 #include <gtest/gtest.h>
 
@@ -8,29 +8,6 @@ namespace reprise {
 namespace {
 
 constexpr char kReplacement[] = "\xef\xbf\xbd";
-
-// The limits of each row of table 3-7 in the Unicode Standard.
-TEST(Utf8Test, KnowsWellFormedCharacters) {
-  for (const std::string text :
-       {"\x01", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xec\xbf\xbf",
-        "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x90\x80\x80",
-        "\xf4\x8f\xbf\xbf"}) {
-    EXPECT_EQ(Utf8CharacterLength(text), text.size())
-        << testing::PrintToString(text);
-    EXPECT_EQ(Utf8CharacterLength(text + "x"), text.size());
-    EXPECT_EQ(ValidUtf8Prefix(text + text), 2 * text.size());
-  }
-}
-
-TEST(Utf8Test, RefusesWhatIsNotWellFormed) {
-  for (const std::string text :
-       {"", "\x80", "\xc0\x80", "\xc1\xbf", "\xc2", "\xc2\x41", "\xe0\x9f\xbf",
-        "\xed\xa0\x80", "\xe2\x82", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
-        "\xf5\x80\x80\x80", "\xf0\x90\x80\x41", "\xff"}) {
-    EXPECT_EQ(Utf8CharacterLength(text), 0u) << testing::PrintToString(text);
-    EXPECT_EQ(ValidUtf8Prefix("ab" + text), 2u);
-  }
-}
 
 TEST(SanitiseForTerminalTest, KeepsTextNewlinesAndTabs) {
   const std::string text =
@@ -61,12 +38,15 @@ TEST(SanitiseForTerminalTest, DisarmsEscapeSequences) {
             std::string("a") + kReplacement + "]0;title" + kReplacement + "b");
 }
 
-TEST(SanitiseForTerminalTest, ReplacesBrokenUtf8ByteByByte) {
+TEST(SanitiseForTerminalTest, ReplacesBrokenUtf8) {
   EXPECT_EQ(SanitiseForTerminal("\x9b"
                                 "31m"),
             std::string(kReplacement) + "31m");
-  EXPECT_EQ(SanitiseForTerminal("\xe2\x82"),
+  EXPECT_EQ(SanitiseForTerminal("\xe2\x82"), kReplacement);
+  EXPECT_EQ(SanitiseForTerminal("\xe2\x82\xc2\x9b"),
             std::string(kReplacement) + kReplacement);
+  EXPECT_EQ(SanitiseForTerminal("\xe2\x1b[31m"),
+            std::string(kReplacement) + kReplacement + "[31m");
 }
 
 }  // namespace
