@@ -41,16 +41,21 @@ absl::Status CheckStart(const TurnRequest& request, const SessionRecord& record,
     return absl::InvalidArgumentError(
         "input: is empty, and the session has no token to continue from");
   }
-  const int64_t tokens = record.position + (pending ? 1 : 0) +
-                         static_cast<int64_t>(request.prompt.size());
+  const int64_t before = record.position + (pending ? 1 : 0);
+  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
+  const int64_t tokens = before + prompt;
   if (!max_context.has_value() ||
       tokens + request.max_new_tokens <= *max_context) {
     return absl::OkStatus();
   }
+  // Where the input alone is too much, no number of new tokens would do.
+  const bool input = tokens > *max_context;
   return absl::InvalidArgumentError(absl::StrCat(
-      "stopping.max_new_tokens: ", request.max_new_tokens, " tokens after ",
-      tokens, " of the conversation are more than the model's context, ",
-      *max_context));
+      input ? "input: " : "stopping.max_new_tokens: ",
+      input ? prompt : request.max_new_tokens, " tokens after ",
+      input ? before : tokens,
+      " of the conversation are more than a session of this model can hold, ",
+      *max_context, " (--max-context of the server)"));
 }
 
 }  // namespace

@@ -205,6 +205,9 @@ absl::Status Server::LoadModel(SignalWatcher& signals) {
   EngineOptions engine_options;
   engine_options.model_dir = options_.model_dir;
   engine_options.weights = options_.weights;
+  if (options_.max_context > 0) {
+    engine_options.max_context = options_.max_context;
+  }
   engine_options.max_rows =
       RoundUpToTile(options_.prefill_rows + options_.max_running);
   engine_thread_ = std::make_unique<EngineThread>(

@@ -15,6 +15,7 @@
 #include "engine/base/arguments.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
+#include "engine/engine.h"
 #include "server/option_values.h"
 #include "server/options_file.h"
 
@@ -200,6 +201,12 @@ void AddSessionFlags(Flags& flags, ServerOptions& o) {
                  "A session idle for so long is suspended");
   flags.Count("--max-sessions", o.max_sessions, {1, 1'000'000'000},
               "Sessions in the store");
+  flags.Count("--max-context", o.max_context, {0, kMostContext},
+              absl::StrCat("Tokens of a session, where a model's softmax\n"
+                           "attention keeps all of them; other models have no\n"
+                           "such limit and ignore this. 0 = as many as the\n"
+                           "model was made for, at most ",
+                           StateLayout::kDefaultMaxContext, " [0]"));
 }
 
 void AddLimitFlags(Flags& flags, ServerOptions& o) {
@@ -461,7 +468,8 @@ absl::StatusOr<int64_t> ResolveSlots(const ServerOptions& options,
   if (slots >= 1) return slots;
   return absl::InvalidArgumentError(absl::StrCat(
       "--slot-memory: ", options.slot_memory_bytes,
-      " bytes hold no session of this model, which takes ", slot_bytes));
+      " bytes hold no session of this model, which takes ", slot_bytes,
+      " (with --max-context tokens, if its state grows with them)"));
 }
 
 }  // namespace reprise

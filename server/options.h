@@ -37,6 +37,9 @@ struct ServerOptions {
   int64_t memory_tier_bytes = int64_t{256} << 20;  // snapshots in memory
   int64_t idle_timeout_ms = 10 * 60'000;           // resident, then suspended
   int64_t max_sessions = 1'000'000;                // stored
+  // Tokens of one session, of a model whose state grows with them; 0 = as many
+  // as the model was made for, at most StateLayout::kDefaultMaxContext.
+  int64_t max_context = 0;
 
   // -- one request --
   int64_t max_prompt_tokens = 262'144;

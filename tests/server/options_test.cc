@@ -88,6 +88,12 @@ TEST(OptionsTest, NothingGivenMeansTheDefaults) {
   EXPECT_EQ(o.log_level, LogLevel::kInfo);
 }
 
+TEST(OptionsTest, TheContextIsTheModelsUnlessItIsGiven) {
+  EXPECT_EQ(ParseOk({}).max_context, 0);
+  EXPECT_EQ(ParseOk({"--max-context=131072"}).max_context, 131072);
+  EXPECT_EQ(ParseOk({}, {{"REPRISE_MAX_CONTEXT", "5"}}).max_context, 5);
+}
+
 TEST(OptionsTest, ValueMayFollowAfterABlank) {
   EXPECT_EQ(ParseOk({"--threads", "2", "--log-format", "json"}).log_format,
             LogFormat::kJson);
@@ -226,6 +232,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"--metrics-listen=host:", "'host:'", "HOST:PORT"},
         WrongCase{"--tenant=../x", "'../x'", "1 to 128"},
         WrongCase{"--max-running=0", "'0'", "1 to 4096"},
+        WrongCase{"--max-context=-1", "'-1'", "0 to 16777216"},
+        WrongCase{"--max-context=16777217", "'16777217'", "0 to 16777216"},
         WrongCase{"--max-queued=0", "'0'", "1 to 1000000"},
         WrongCase{"--prefill-rows=100", "'100'", "a multiple of 64"},
         WrongCase{"--max-request-bytes=1", "'1'", "1KiB to 1GiB"},
@@ -253,7 +261,8 @@ TEST(OptionsTest, HelpShowsDefaultsGroupsAndAnExample) {
   for (const char* part :
        {"--model", "--listen", "--metrics-listen", "--store", "--weights",
         "--threads", "127.0.0.1:8980", "[10m]", "[1GiB]", "Example",
-        "REPRISE_MAX_RUNNING", "Limits of one request"}) {
+        "REPRISE_MAX_RUNNING", "Limits of one request", "--max-context",
+        "at most 32768 [0]"}) {
     EXPECT_THAT(exit->text, HasSubstr(part));
   }
 }

@@ -124,6 +124,30 @@ TEST(SchedulerTest, ALongPromptDoesNotStallTheOthers) {
   rig.RunUntilIdle();
 }
 
+TEST(SchedulerTest, ATurnThatTheContextCannotHoldIsRefusedByFieldAndLimit) {
+  SchedulerRig::Options options;
+  options.engine.max_context = 20;
+  SchedulerRig rig(std::move(options));
+  const std::vector<int32_t> ten(10, 5);
+  EXPECT_THAT(rig.Run(MakeTurn("full", ten, 10)).ids[0], SizeIs(10));
+  // The pending token counts: it will be fed first.
+  EXPECT_EQ(rig.Look("full").record.position, 19);
+
+  const absl::Status input = rig.Run(MakeTurn("full", {5, 6}, 1)).status;
+  EXPECT_EQ(input.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(input.message(),
+            "input: 2 tokens after 20 of the conversation are more than a "
+            "session of this model can hold, 20 (--max-context of the server)");
+  EXPECT_EQ(rig.Look("full").record.position, 19) << "as it was";
+
+  const absl::Status asked = rig.Run(MakeTurn("", ten, 11)).status;
+  EXPECT_EQ(asked.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(asked.message(),
+            "stopping.max_new_tokens: 11 tokens after 10 of the conversation "
+            "are more than a session of this model can hold, 20 (--max-context "
+            "of the server)");
+}
+
 TEST(SchedulerTest, ASuspendedSessionGoesOnAsIfNothingHadBeen) {
   std::mt19937 random(4);
   for (int round = 0; round < 30; ++round) {

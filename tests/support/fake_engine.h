@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -63,11 +64,15 @@ class FakeEngine : public Engine {
     // The state remembers where segments of more than one row were cut, if not
     // at a multiple of kTileRows, as rounding does in a real engine.
     bool cuts_matter = false;
+    // As of a model whose state grows by a row for every token.
+    std::optional<int64_t> max_context;
   };
 
-  explicit FakeEngine(const Options& options) : options_(options) {
+  explicit FakeEngine(const Options& options)
+      : options_(options), layout_(options.max_context.value_or(1)) {
     layout_.Add("0.lanes", {4});
     layout_.Add("0.count", {1});
+    if (options.max_context.has_value()) layout_.AddContext("0.rows", {1});
     info_.name = "fake";
     info_.family = "fake";
     info_.vocab_size = options.vocab_size;
