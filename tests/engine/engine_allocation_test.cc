@@ -50,7 +50,8 @@ TEST_P(EngineAllocationTest, StepsAllocateNoBuffers) {
   const auto engine = LoadEngine(
       {.model_dir = std::string(REPRISE_TESTDATA) + "/golden/" + model,
        .weights = type,
-       .max_rows = 192});
+       .max_rows = 192,
+       .max_context = 1024});
   ASSERT_TRUE(engine.ok()) << engine.status();
   const Tokens tokens = RandomTokens(192, (*engine)->info().vocab_size, 1);
   TestSession session(**engine);
@@ -68,10 +69,15 @@ TEST_P(EngineAllocationTest, StepsAllocateNoBuffers) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, EngineAllocationTest,
-    ::testing::Combine(::testing::Values("linear_attn_elu",
-                                         "linear_attn_default_hadamard",
-                                         "fast_transformers_elu"),
-                       ::testing::Values(WeightType::kF32, WeightType::kBf16)),
+    ::testing::Combine(
+        ::testing::Values("delta_net_gate_sum_elu", "fast_transformers_elu",
+                          "gla_conv_gqa_clamp", "hybrid_gdn_window",
+                          "hybrid_gla_fullattn", "linear_attn_default_hadamard",
+                          "linear_attn_elu", "mamba2_hf", "mamba_hf",
+                          "performer_favor", "qwen3_next_moe", "retnet_small",
+                          "rwkv4_hf", "rwkv6_rand_fla", "rwkv7_rand_fla",
+                          "transformer_fla_qknorm_window"),
+        ::testing::Values(WeightType::kF32, WeightType::kBf16)),
     [](const auto& info) {
       return std::get<0>(info.param) +
              (std::get<1>(info.param) == WeightType::kF32 ? "_f32" : "_bf16");
