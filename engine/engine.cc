@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/simd_ops.h"
 #include "engine/kernels/state_kernels.h"

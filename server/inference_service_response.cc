@@ -192,7 +192,7 @@ void Fill(const ServiceContext& context, v1::Model& out) {
   out.set_d_model(static_cast<uint64_t>(info.d_model));
   out.set_num_layers(static_cast<uint64_t>(info.num_layers));
   out.set_num_parameters(static_cast<uint64_t>(info.num_parameters));
-  out.set_weight_type(info.weight_type == WeightType::kBf16 ? "bf16" : "f32");
+  out.set_weight_type(std::string(WeightTypeName(info.weight_type)));
   out.set_weight_bytes(static_cast<uint64_t>(info.weight_bytes));
   out.set_state_bytes(static_cast<uint64_t>(info.state_bytes));
   out.set_fingerprint(FingerprintText(info.fingerprints.model));

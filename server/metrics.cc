@@ -487,7 +487,7 @@ void Metrics::SetModel(const ModelInfo& info, double load_seconds) {
   impl_->model_info
       .Add({{"model", info.name},
             {"family", info.family},
-            {"weights", info.weight_type == WeightType::kBf16 ? "bf16" : "f32"},
+            {"weights", std::string(WeightTypeName(info.weight_type))},
             {"fingerprint", fingerprint},
             {"cpu_isa", info.cpu_isa},
             {"exact", info.exact ? "true" : "false"}})

@@ -161,12 +161,14 @@ void AddModelFlags(Flags& flags, ServerOptions& o) {
   flags.Text("--model", "DIR", o.model_dir,
              "Folder with config.json, model.safetensors and\n"
              "tokenizer.json [the embedded model]");
-  flags.Choice<WeightType>("--weights", o.weights,
-                           {{"auto", WeightType::kAuto},
-                            {"f32", WeightType::kF32},
-                            {"bf16", WeightType::kBf16}},
-                           "Type to compute in; auto takes the fastest one\n"
-                           "that is exact on this CPU");
+  std::vector<std::pair<std::string, WeightType>> types;
+  for (const WeightType type : kWeightTypes) {
+    types.emplace_back(WeightTypeName(type), type);
+  }
+  flags.Choice("--weights", o.weights, types,
+               "Type to compute in; auto takes the faster one of\n"
+               "f32 and bf16 that is exact on this CPU, int8 has a\n"
+               "quarter of f32's size and rounds the weights");
   flags.Count("--threads", o.threads, {0, 1024},
               "Threads of the engine; 0 = one for each core [0]");
 }

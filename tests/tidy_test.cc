@@ -74,8 +74,8 @@ struct Library {
   std::vector<std::string_view> places;
 };
 const Library kLibraries[] = {
-    {"dnnl", {"engine/kernels/linear.cc"}},
-    {"oneapi/dnnl", {"engine/kernels/linear.cc"}},
+    {"dnnl", {"engine/kernels/linear.cc", "engine/kernels/matmul.h"}},
+    {"oneapi/dnnl", {"engine/kernels/linear.cc", "engine/kernels/matmul.h"}},
     {"hwy/", {"engine/kernels/", "tests/engine/kernels/", "tests/bench/"}},
     {"omp.h", {"engine/base/parallel.cc", "engine/kernels/linear.cc"}},
     {"spdlog/", {"engine/base/log.cc"}},

@@ -15,6 +15,11 @@ namespace {
 
 std::atomic<int> g_threads{1};
 
+// Below this the team costs more than it brings: waking it takes about a
+// microsecond, in which one core passes over some ten thousand floats in its
+// cache.
+constexpr int64_t kFloatsWorthATeam = 16384;
+
 }  // namespace
 
 void SetNumThreads(int threads) {
@@ -32,6 +37,15 @@ void ParallelFor(int64_t n, absl::FunctionRef<void(int64_t)> body) {
     return;
   }
 #pragma omp parallel for schedule(static) num_threads(threads)
+  for (int64_t i = 0; i < n; ++i) body(i);
+}
+
+void ForEach(int64_t n, int64_t floats_each,
+             absl::FunctionRef<void(int64_t)> body) {
+  if (n * floats_each >= kFloatsWorthATeam) {
+    ParallelFor(n, body);
+    return;
+  }
   for (int64_t i = 0; i < n; ++i) body(i);
 }
 

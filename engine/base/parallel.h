@@ -19,6 +19,12 @@ int NumThreads();
 // plain loop. `body` must not throw, and must not start another ParallelFor.
 void ParallelFor(int64_t n, absl::FunctionRef<void(int64_t)> body);
 
+// body(i) for every i in [0, n), as ParallelFor does if the work, about
+// `floats_each` numbers read or written for each i, is worth
+// waking the team.
+void ForEach(int64_t n, int64_t floats_each,
+             absl::FunctionRef<void(int64_t)> body);
+
 // Starts the program again, once, with a bounded spin of OpenMP's threads,
 // unless the user has chosen how they wait. libgomp reads that when it is
 // loaded, before main, and its default is a busy wait that costs a whole slice

@@ -4,11 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <compare>
 #include <dnnl.hpp>
-#include <map>
-#include <string_view>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -16,205 +13,72 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/log.h"
-#include "engine/base/mutex.h"
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
+#include "engine/kernels/matmul.h"
+#include "engine/kernels/quantize.h"
 #include "engine/kernels/simd_ops.h"
 
 namespace reprise {
 namespace {
 
 using dnnl::memory;
-using MatmulDesc = dnnl::matmul::primitive_desc;
 
-// Up to 64 the steps are at most a half apart, so that a small batch wastes
-// little work, and memory speed rules there anyway; beyond, a multiple of 64
-// costs at most a third more.
-constexpr std::array<int64_t, 12> kSmallBuckets = {1,  2,  3,  4,  6,  8,
-                                                   12, 16, 24, 32, 48, 64};
-constexpr int64_t kLargestSmallBucket = kSmallBuckets.back();
+// Rows that one matmul takes where sums saturate, and each row is two: few
+// enough that the sums stay small beside a model, and enough to be fast.
+constexpr int64_t kSplitRows = 32;
 
-// The row count whose implementation a Linear uses for all. With AMX, oneDNN
-// takes another one for 1 to 3 rows of many shapes; from 4 rows on it keeps
-// its choice, but for matrices of a few columns, where that choice is not AMX
-// and is still on offer for more rows.
-constexpr int64_t kReferenceRows = 4;
-
-int64_t NumBuckets(int64_t max_rows) {
-  const int64_t small = static_cast<int64_t>(kSmallBuckets.size());
-  if (max_rows <= kLargestSmallBucket) return small;
-  return small + (max_rows - 1) / kLargestSmallBucket;
+// Copies W, [out, in] of `type` without gaps but for `stride`, as oneDNN's
+// [in, out] in the layout `packed`.
+memory Reorder(const void* weight, const memory::dims& dims,
+               memory::data_type type, int64_t stride,
+               const memory::desc& packed) {
+  memory result(packed, CpuEngine());
+  dnnl::stream stream(CpuEngine());
+  memory source({dims, type, {1, stride}}, CpuEngine(),
+                const_cast<void*>(weight));
+  dnnl::reorder(source, result).execute(stream, source, result);
+  stream.wait();
+  return result;
 }
 
-int64_t BucketIndex(int64_t rows) {
-  if (rows > kLargestSmallBucket) return NumBuckets(rows) - 1;
-  return std::lower_bound(kSmallBuckets.begin(), kSmallBuckets.end(), rows) -
-         kSmallBuckets.begin();
-}
-
-int64_t BucketRows(int64_t index) {
-  const int64_t small = static_cast<int64_t>(kSmallBuckets.size());
-  if (index < small) return kSmallBuckets[index];
-  return (index - small + 2) * kLargestSmallBucket;
-}
-
-// Lives for ever, so that no order of destruction matters.
-const dnnl::engine& CpuEngine() {
-  static const auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
-  return *engine;
-}
-
-memory::data_type DataType(WeightType type) {
-  return type == WeightType::kBf16 ? memory::data_type::bf16
-                                   : memory::data_type::f32;
-}
-
-// oneDNN's blocked matmul kernels ("brg:ISA") add up each element of the result
-// over k in one order, fixed by the packed weights and not by the number of
-// rows. Its other ones ("gemm:jit", "ref:any") choose their blocks of k by the
-// whole problem, and their bits change with the number of rows.
-bool IsExactImplementation(std::string_view name) {
-  return name.substr(0, 4) == "brg:";
-}
-
-// What primitives depend on. The number of threads is baked into them.
-struct ShapeKey {
-  WeightType type = WeightType::kF32;
-  int64_t in = 0;
-  int64_t out = 0;
-  int64_t num_buckets = 0;
-  bool has_bias = false;
-  int threads = 1;
-  auto operator<=>(const ShapeKey&) const = default;
-};
-
-// The matmul of `rows` rows, by the first implementation that oneDNN offers or
-// by the one called `name`. Empty if there is none.
-MatmulDesc FindMatmul(const ShapeKey& key, int64_t rows,
-                      const memory::desc& weights, std::string_view name) {
-  const auto f32 = memory::data_type::f32;
-  const auto plain = memory::format_tag::ab;
-  const memory::desc source({rows, key.in}, DataType(key.type), plain);
-  const memory::desc result({rows, key.out}, f32, plain);
-  const dnnl::matmul::desc desc =
-      key.has_bias
-          ? dnnl::matmul::desc(source, weights,
-                               memory::desc({1, key.out}, f32, plain), result)
-          : dnnl::matmul::desc(source, weights, result);
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  MatmulDesc found(desc, attr, CpuEngine(), /*allow_empty=*/true);
-  while (found && !name.empty() && found.impl_info_str() != name) {
-    if (!found.next_impl()) return MatmulDesc();
-  }
-  return found;
-}
-
-memory::desc AnyWeights(const ShapeKey& key) {
-  return memory::desc({key.in, key.out}, DataType(key.type),
-                      memory::format_tag::any);
-}
-
-// One primitive and what it works on.
-struct Kernel {
-  Kernel(const MatmulDesc& desc, int64_t rows)
-      : primitive(desc),
-        source(desc.src_desc()),
-        result(desc.dst_desc()),
-        scratchpad(desc.scratchpad_desc()),
-        rows(rows),
-        id(next_id++) {}
-
-  dnnl::matmul primitive;
-  memory::desc source;
-  memory::desc result;
-  memory::desc scratchpad;
-  int64_t rows;
-  uint64_t id;  // never used again, unlike an address
-
-  static inline std::atomic<uint64_t> next_id{0};
-};
-
-// The primitives of one shape for every bucket. Immutable.
-struct ShapeKernels {
-  memory::desc weights;  // the packed layout, shared by all
-  std::vector<Kernel> kernels;
-  std::vector<size_t> by_bucket;  // index into kernels
-  bool exact = true;
-
-  const Kernel& ForRows(int64_t rows) const {
-    return kernels[by_bucket[BucketIndex(rows)]];
-  }
-};
-
-absl::StatusOr<std::shared_ptr<const ShapeKernels>> MakeKernels(
-    const ShapeKey& key) {
-  const int64_t max_rows = BucketRows(key.num_buckets - 1);
-  const MatmulDesc reference =
-      FindMatmul(key, kReferenceRows, AnyWeights(key), "");
-  if (!reference) return absl::InternalError("oneDNN offers no matmul");
-  const std::string name = reference.impl_info_str();
-
-  auto made = std::make_shared<ShapeKernels>();
-  made->exact = IsExactImplementation(name);
-  MatmulDesc largest = FindMatmul(key, max_rows, AnyWeights(key), name);
-  // The layout that the most rows prefer: fewer rows read the same bytes.
-  made->weights = (largest ? largest : reference).weights_desc();
-  made->by_bucket.resize(key.num_buckets);
-  for (int64_t bucket = key.num_buckets - 1; bucket >= 0; --bucket) {
-    const int64_t rows = BucketRows(bucket);
-    MatmulDesc desc = FindMatmul(key, rows, made->weights, name);
-    if (!desc && rows >= kReferenceRows) {
-      made->exact = false;
-      desc = FindMatmul(key, rows, made->weights, "");
-      if (!desc) return absl::InternalError("oneDNN refuses its own layout");
-    }
-    // Without one of its own, the next larger bucket serves it.
-    if (desc) made->kernels.emplace_back(desc, rows);
-    made->by_bucket[bucket] = made->kernels.size() - 1;
-  }
-  return made;
-}
-
-// Layers of one shape share their primitives: generating the machine code
-// takes milliseconds a shape, and a model has many layers of few shapes.
-absl::StatusOr<std::shared_ptr<const ShapeKernels>> GetKernels(
-    const ShapeKey& key) {
-  struct Cache {
-    Mutex mu;
-    std::map<ShapeKey, std::weak_ptr<const ShapeKernels>> shapes
-        ABSL_GUARDED_BY(mu);
-  };
-  static Cache& cache = *new Cache;
-  MutexLock lock(cache.mu);
-  std::weak_ptr<const ShapeKernels>& entry = cache.shapes[key];
-  if (auto kernels = entry.lock()) return kernels;
-  ASSIGN_OR_RETURN(auto kernels, MakeKernels(key));
-  entry = kernels;
-  return kernels;
-}
-
-// Copies `weight`, [out, in], as oneDNN's [in, out] in the layout `packed`.
 memory PackWeights(MatrixView<const float> weight, WeightType type,
                    const memory::desc& packed) {
   const memory::dims dims = {weight.cols, weight.rows};
-  memory result(packed, CpuEngine());
-  dnnl::stream stream(CpuEngine());
   if (type == WeightType::kF32) {
-    memory source({dims, memory::data_type::f32, {1, weight.stride}},
-                  CpuEngine(), const_cast<float*>(weight.data));
-    dnnl::reorder(source, result).execute(stream, source, result);
-    stream.wait();
-    return result;
+    return Reorder(weight.data, dims, memory::data_type::f32, weight.stride,
+                   packed);
   }
   // Rounded by our own code first: oneDNN has a fast reorder for bf16 to bf16.
-  std::vector<uint16_t> rounded(weight.rows * weight.cols);
+  std::vector<uint16_t> rounded(static_cast<size_t>(weight.rows * weight.cols));
   for (int64_t row = 0; row < weight.rows; ++row) {
     F32ToBf16(weight.Row(row), weight.cols, rounded.data() + row * weight.cols);
   }
-  memory source({dims, memory::data_type::bf16, {1, weight.cols}}, CpuEngine(),
-                rounded.data());
-  dnnl::reorder(source, result).execute(stream, source, result);
-  stream.wait();
+  return Reorder(rounded.data(), dims, memory::data_type::bf16, weight.cols,
+                 packed);
+}
+
+// Weights in 8 bits, and what makes numbers of their sums.
+struct QuantizedWeights {
+  memory packed;
+  std::vector<float> scales;  // [out]
+  // What a source shifted by 128 adds to each sum: 128 times the sum of the
+  // column's weights. Empty where sums saturate.
+  std::vector<int32_t> offsets;  // [out]
+};
+
+QuantizedWeights QuantizeWeights(MatrixView<const float> weight,
+                                 const memory::desc& packed) {
+  QuantizedWeights result;
+  std::vector<int8_t> plain(static_cast<size_t>(weight.rows * weight.cols));
+  for (int64_t row = 0; row < weight.rows; ++row) {
+    int8_t* const q = plain.data() + row * weight.cols;
+    result.scales.push_back(QuantizeSigned(weight.Row(row), weight.cols, q));
+    if (EightBitSumsSaturate()) continue;
+    result.offsets.push_back(128 * std::accumulate(q, q + weight.cols, 0));
+  }
+  result.packed = Reorder(plain.data(), {weight.cols, weight.rows},
+                          memory::data_type::s8, weight.cols, packed);
   return result;
 }
 
@@ -232,19 +96,17 @@ std::string_view WeightTypeName(WeightType type) {
       return "f32";
     case WeightType::kBf16:
       return "bf16";
+    case WeightType::kInt8:
+      return "int8";
   }
   return "unknown";
 }
 
 absl::StatusOr<WeightType> ResolveWeightType(WeightType type) {
-  if (type == WeightType::kF32) return type;
-  // Any common shape shows what the CPU has.
-  const ShapeKey key{.type = WeightType::kBf16, .in = 256, .out = 256};
+  if (type == WeightType::kF32 || type == WeightType::kInt8) return type;
   std::string name;
   try {
-    const MatmulDesc probe =
-        FindMatmul(key, kReferenceRows, AnyWeights(key), "");
-    if (probe) name = probe.impl_info_str();
+    name = CommonImplementation(WeightType::kBf16);
   } catch (const dnnl::error& error) {
     return absl::InternalError(absl::StrCat("oneDNN: ", error.what()));
   }
@@ -254,7 +116,7 @@ absl::StatusOr<WeightType> ResolveWeightType(WeightType type) {
   if (name.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("weights: this CPU (", CpuIsaName(),
-                     ") cannot multiply bf16; use f32"));
+                     ") cannot multiply bf16; use f32 or int8"));
   }
   return type;
 }
@@ -309,11 +171,46 @@ struct LinearScratch::Impl {
     return bound.emplace(kernel.id, kernel).first->second;
   }
 
+  // Executes `kernel` on kernel.rows rows.
+  void Run(const Kernel& kernel, const memory& weights, const memory& bias,
+           const void* source, void* result);
+
   dnnl::stream stream{CpuEngine()};
   std::unordered_map<uint64_t, Bound> bound;  // by Kernel::id
   std::vector<Line> scratchpad;               // of the most demanding kernel
   std::vector<uint16_t> source;               // bf16, [kernel rows, in]
+  // Of 8-bit matmuls:
+  std::vector<uint8_t> quantized;  // [kernel rows, in]
+  std::vector<float> row_scales;   // [rows]
+  std::vector<int32_t> sums;       // [2 kSplitRows, out] where sums saturate
 };
+
+// The C interface: the C++ one builds a map at every call.
+void LinearScratch::Impl::Run(const Kernel& kernel, const memory& weights,
+                              const memory& bias, const void* source,
+                              void* result) {
+  Bound& memories = Bind(kernel);
+  CheckOk(dnnl_memory_set_data_handle(memories.source.get(),
+                                      const_cast<void*>(source)));
+  CheckOk(dnnl_memory_set_data_handle(memories.result.get(), result));
+  CheckOk(dnnl_memory_set_data_handle(memories.scratchpad.get(),
+                                      scratchpad.data()));
+  std::array<dnnl_exec_arg_t, 5> args = {{
+      {DNNL_ARG_SRC, memories.source.get()},
+      {DNNL_ARG_WEIGHTS, weights.get()},
+      {DNNL_ARG_DST, memories.result.get()},
+      {DNNL_ARG_SCRATCHPAD, memories.scratchpad.get()},
+  }};
+  int num_args = 4;
+  if (bias) args[num_args++] = {DNNL_ARG_BIAS, bias.get()};
+  CheckOk(dnnl_primitive_execute(kernel.primitive.get(), stream.get(), num_args,
+                                 args.data()));
+}
+
+template <class T>
+void Grow(std::vector<T>& values, int64_t size) {
+  if (std::ssize(values) < size) values.resize(static_cast<size_t>(size));
+}
 
 LinearScratch::LinearScratch() : impl_(std::make_unique<Impl>()) {}
 LinearScratch::~LinearScratch() = default;
@@ -321,6 +218,24 @@ LinearScratch::LinearScratch(LinearScratch&&) noexcept = default;
 LinearScratch& LinearScratch::operator=(LinearScratch&&) noexcept = default;
 
 struct Linear::Impl {
+  int64_t weight_bytes() const {
+    return static_cast<int64_t>(weights.get_desc().get_size());
+  }
+  int64_t other_bytes() const {
+    const size_t numbers =
+        int8_scales.size() + int8_offsets.size() + int8_bias.size();
+    return static_cast<int64_t>((bias ? bias.get_desc().get_size() : 0) +
+                                numbers * sizeof(float));
+  }
+  const float* Int8Bias() const {
+    return int8_bias.empty() ? nullptr : int8_bias.data();
+  }
+
+  void ApplyShifted(MatrixView<const float> x, MatrixView<float> y,
+                    LinearScratch::Impl& work) const;
+  void ApplySplit(MatrixView<const float> x, MatrixView<float> y,
+                  LinearScratch::Impl& work) const;
+
   WeightType type;
   int64_t in;
   int64_t out;
@@ -328,7 +243,11 @@ struct Linear::Impl {
   // shared: all Linears of one shape.
   std::shared_ptr<const ShapeKernels> kernels;
   memory weights;
-  memory bias;  // empty if there is none
+  memory bias;  // empty if there is none, or with 8-bit weights
+  // Of 8-bit weights only, see QuantizedWeights.
+  std::vector<float> int8_scales;     // [out]
+  std::vector<int32_t> int8_offsets;  // [out], or empty
+  std::vector<float> int8_bias;       // [out], or empty
 };
 
 Linear::Linear(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -342,19 +261,33 @@ absl::StatusOr<Linear> Linear::Create(MatrixView<const float> weight,
   CHECK(options.type != WeightType::kAuto && options.max_rows >= 1);
   CHECK(weight.rows >= 1 && weight.cols >= 1);
   CHECK(bias.empty() || std::ssize(bias) == weight.rows);
-  const ShapeKey key{.type = options.type,
-                     .in = weight.cols,
-                     .out = weight.rows,
-                     .num_buckets = NumBuckets(options.max_rows),
-                     .has_bias = !bias.empty(),
-                     .threads = omp_get_max_threads()};
+  const bool int8 = options.type == WeightType::kInt8;
+  CHECK(!int8 || weight.cols <= kMaxInt8Inputs);
   auto impl = std::make_unique<Impl>();
   impl->type = options.type;
   impl->in = weight.cols;
   impl->out = weight.rows;
   impl->max_rows = options.max_rows;
   try {
+    const int64_t most_rows = int8 && EightBitSumsSaturate()
+                                  ? std::min(options.max_rows, 2 * kSplitRows)
+                                  : options.max_rows;
+    const ShapeKey key{.type = options.type,
+                       .in = weight.cols,
+                       .out = weight.rows,
+                       .num_buckets = NumBuckets(most_rows),
+                       .has_bias = !int8 && !bias.empty(),
+                       .threads = omp_get_max_threads()};
     ASSIGN_OR_RETURN(impl->kernels, GetKernels(key));
+    if (int8) {
+      QuantizedWeights quantized =
+          QuantizeWeights(weight, impl->kernels->weights);
+      impl->weights = std::move(quantized.packed);
+      impl->int8_scales = std::move(quantized.scales);
+      impl->int8_offsets = std::move(quantized.offsets);
+      impl->int8_bias.assign(bias.begin(), bias.end());
+      return Linear(std::move(impl));
+    }
     impl->weights = PackWeights(weight, key.type, impl->kernels->weights);
     if (!bias.empty()) {
       impl->bias =
@@ -374,32 +307,67 @@ void Linear::Apply(MatrixView<const float> x, MatrixView<float> y,
   CHECK(x.rows >= 1 && x.rows <= impl_->max_rows && x.rows == y.rows);
   CHECK(x.cols == impl_->in && x.stride == x.cols);
   CHECK(y.cols == impl_->out && y.stride == y.cols);
-  const Kernel& kernel = impl_->kernels->ForRows(x.rows);
   LinearScratch::Impl& work = *scratch.impl_;
+  if (impl_->type == WeightType::kInt8) {
+    if (EightBitSumsSaturate()) return impl_->ApplySplit(x, y, work);
+    return impl_->ApplyShifted(x, y, work);
+  }
+  const Kernel& kernel = impl_->kernels->ForRows(x.rows);
   const void* source = x.data;
   if (impl_->type == WeightType::kBf16) {
-    const size_t size = kernel.rows * impl_->in;
-    if (work.source.size() < size) work.source.resize(size);
+    Grow(work.source, kernel.rows * impl_->in);
     F32ToBf16(x.data, x.rows * impl_->in, work.source.data());
     source = work.source.data();
   }
-  // The C interface: the C++ one builds a map at every call.
-  LinearScratch::Impl::Bound& bound = work.Bind(kernel);
-  CheckOk(dnnl_memory_set_data_handle(bound.source.get(),
-                                      const_cast<void*>(source)));
-  CheckOk(dnnl_memory_set_data_handle(bound.result.get(), y.data));
-  CheckOk(dnnl_memory_set_data_handle(bound.scratchpad.get(),
-                                      work.scratchpad.data()));
-  std::array<dnnl_exec_arg_t, 5> args = {{
-      {DNNL_ARG_SRC, bound.source.get()},
-      {DNNL_ARG_WEIGHTS, impl_->weights.get()},
-      {DNNL_ARG_DST, bound.result.get()},
-      {DNNL_ARG_SCRATCHPAD, bound.scratchpad.get()},
-  }};
-  int num_args = 4;
-  if (impl_->bias) args[num_args++] = {DNNL_ARG_BIAS, impl_->bias.get()};
-  CheckOk(dnnl_primitive_execute(kernel.primitive.get(), work.stream.get(),
-                                 num_args, args.data()));
+  work.Run(kernel, impl_->weights, impl_->bias, source, y.data);
+}
+
+// The sums take the place of the numbers that they become.
+void Linear::Impl::ApplyShifted(MatrixView<const float> x, MatrixView<float> y,
+                                LinearScratch::Impl& work) const {
+  const Kernel& kernel = kernels->ForRows(x.rows);
+  Grow(work.quantized, kernel.rows * in);
+  Grow(work.row_scales, x.rows);
+  ForEach(x.rows, in, [&](int64_t row) {
+    work.row_scales[static_cast<size_t>(row)] =
+        QuantizeShifted(x.Row(row), in, work.quantized.data() + row * in);
+  });
+  work.Run(kernel, weights, bias, work.quantized.data(), y.data);
+  ForEach(x.rows, 3 * out, [&](int64_t row) {
+    const Dequantizer scales = {
+        .column_scales = int8_scales.data(),
+        .bias = Int8Bias(),
+        .row_scale = work.row_scales[static_cast<size_t>(row)]};
+    Dequantize(scales, reinterpret_cast<const int32_t*>(y.Row(row)),
+               int8_offsets.data(), out, y.Row(row));
+  });
+}
+
+// Every row is two: its positive numbers, and its negative ones turned
+// positive. The difference of their sums is what ApplyShifted computes.
+void Linear::Impl::ApplySplit(MatrixView<const float> x, MatrixView<float> y,
+                              LinearScratch::Impl& work) const {
+  for (int64_t first = 0; first < x.rows; first += kSplitRows) {
+    const int64_t rows = std::min(kSplitRows, x.rows - first);
+    const Kernel& kernel = kernels->ForRows(2 * rows);
+    Grow(work.quantized, kernel.rows * in);
+    Grow(work.row_scales, rows);
+    Grow(work.sums, kernel.rows * out);
+    ForEach(rows, in, [&](int64_t row) {
+      uint8_t* const q = work.quantized.data() + row * in;
+      work.row_scales[static_cast<size_t>(row)] =
+          QuantizeSplit(x.Row(first + row), in, q, q + rows * in);
+    });
+    work.Run(kernel, weights, bias, work.quantized.data(), work.sums.data());
+    ForEach(rows, 4 * out, [&](int64_t row) {
+      const int32_t* const sums = work.sums.data() + row * out;
+      const Dequantizer scales = {
+          .column_scales = int8_scales.data(),
+          .bias = Int8Bias(),
+          .row_scale = work.row_scales[static_cast<size_t>(row)]};
+      Dequantize(scales, sums, sums + rows * out, out, y.Row(first + row));
+    });
+  }
 }
 
 void Linear::Reserve(LinearScratch& scratch) const {
@@ -409,17 +377,18 @@ void Linear::Reserve(LinearScratch& scratch) const {
     work.Bind(kernel);
     rows = std::max(rows, kernel.rows);
   }
-  if (impl_->type != WeightType::kBf16) return;
-  const auto size = static_cast<size_t>(rows * impl_->in);
-  if (work.source.size() < size) work.source.resize(size);
+  if (impl_->type == WeightType::kBf16) Grow(work.source, rows * impl_->in);
+  if (impl_->type != WeightType::kInt8) return;
+  Grow(work.quantized, rows * impl_->in);
+  Grow(work.row_scales, impl_->max_rows);
+  if (EightBitSumsSaturate()) Grow(work.sums, rows * impl_->out);
 }
 
 int64_t Linear::in() const { return impl_->in; }
 int64_t Linear::out() const { return impl_->out; }
 
 int64_t Linear::packed_bytes() const {
-  const int64_t bias = impl_->bias ? impl_->bias.get_desc().get_size() : 0;
-  return static_cast<int64_t>(impl_->weights.get_desc().get_size()) + bias;
+  return impl_->weight_bytes() + impl_->other_bytes();
 }
 
 bool Linear::exact() const { return impl_->kernels->exact; }

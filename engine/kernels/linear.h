@@ -6,6 +6,12 @@
 // on some CPUs (AMX) that choice changes the last bit. So a Linear uses one
 // implementation for all row counts, the one for 4 rows, and where 1 to 3 rows
 // cannot have it they run as 2, 3 or 4.
+//
+// int8: weights become 8-bit integers with a scale for each output, inputs with
+// a scale for each row at every call (quantize.h). Sums of their products are
+// exact integers, so that int8 has the same bits on every CPU, for any number
+// of rows and threads. A row of x that holds NaN or infinity gives a row of
+// NaN.
 #ifndef ENGINE_KERNELS_LINEAR_H_
 #define ENGINE_KERNELS_LINEAR_H_
 
@@ -22,13 +28,19 @@ namespace reprise {
 
 // The type that weights are packed and multiplied in. kAuto is resolved by
 // ResolveWeightType and never reaches a Linear.
-enum class WeightType { kAuto, kF32, kBf16 };
+enum class WeightType { kAuto, kF32, kBf16, kInt8 };
+inline constexpr WeightType kWeightTypes[] = {
+    WeightType::kAuto, WeightType::kF32, WeightType::kBf16, WeightType::kInt8};
 
 std::string_view WeightTypeName(WeightType type);
 
 // kAuto becomes bf16 where the CPU multiplies bf16 natively and exactly, else
-// f32. FailedPrecondition if the CPU cannot run `type` at all.
+// f32; never int8, which costs accuracy. FailedPrecondition if the CPU cannot
+// run `type` at all.
 absl::StatusOr<WeightType> ResolveWeightType(WeightType type);
+
+// Most inputs of an int8 Linear: 255 * 127 times as many fit 32 bits.
+inline constexpr int64_t kMaxInt8Inputs = 65536;
 
 // What oneDNN may use on this CPU ("avx512_core_amx", "avx2", ...), for logs.
 std::string CpuIsaName();

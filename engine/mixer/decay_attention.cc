@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/simd_ops.h"
 

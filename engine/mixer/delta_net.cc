@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/log.h"
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/simd_ops.h"
 #include "engine/mixer/delta_heads.h"

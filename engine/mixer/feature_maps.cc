@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/log.h"
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/gate_ops.h"
 #include "engine/kernels/simd_ops.h"

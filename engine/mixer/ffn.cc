@@ -1,6 +1,7 @@
 // Feed-forward parts: no state, every row for itself.
 #include <utility>
 
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/simd_ops.h"
 #include "engine/mixer/registry.h"

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/gate_ops.h"
 #include "engine/mixer/decay_attention.h"
@@ -76,7 +77,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> GatedLinearAttention::Make(
   const LinearPart up[] = {
       {d.decay_up, d.attention.kv_heads * d.attention.key_dim}};
   ASSIGN_OR_RETURN(Linear decay_up,
-                   context.weights.MakeLinear(up, d.decay_rank));
+                   context.weights.MakeHeadLinear(up, d.decay_rank,
+                                                  /*rows_per_row=*/1));
   std::vector<ShortConvolution> convs;
   const std::string_view fields[] = {"conv_q", "conv_k", "conv_v"};
   for (size_t i = 0; i < d.convs.size(); ++i) {

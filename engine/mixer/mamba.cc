@@ -137,8 +137,10 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba(
   ASSIGN_OR_RETURN(Linear first, weights.MakeLinear(in, context.d_model));
   ASSIGN_OR_RETURN(ShortConvolution conv,
                    ShortConvolution::Create(d.conv, "conv", context));
-  ASSIGN_OR_RETURN(Linear second, weights.MakeLinear(x_proj, d.inner));
-  ASSIGN_OR_RETURN(Linear third, weights.MakeLinear(dt_proj, d.dt_rank));
+  ASSIGN_OR_RETURN(Linear second, weights.MakeHeadLinear(x_proj, d.inner,
+                                                         /*rows_per_row=*/1));
+  ASSIGN_OR_RETURN(Linear third, weights.MakeHeadLinear(dt_proj, d.dt_rank,
+                                                        /*rows_per_row=*/1));
   ASSIGN_OR_RETURN(std::vector<float> a,
                    weights.Tensor(d.a_log, {d.inner, d.state_size}));
   for (float& value : a) value = -std::exp(value);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/mixer/decay_attention.h"
 

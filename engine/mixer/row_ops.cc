@@ -1,32 +1,17 @@
 #include "engine/mixer/row_ops.h"
 
 #include "engine/base/log.h"
-#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/simd_ops.h"
 
 namespace reprise {
 namespace {
 
-// Below this the team costs more than it brings: waking it takes about a
-// microsecond, in which one core passes over some ten thousand floats in its
-// cache.
-constexpr int64_t kFloatsWorthATeam = 16384;
-
 const float* DataOrNull(const std::vector<float>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
 }  // namespace
-
-void ForEach(int64_t n, int64_t floats_each,
-             absl::FunctionRef<void(int64_t)> body) {
-  if (n * floats_each >= kFloatsWorthATeam) {
-    ParallelFor(n, body);
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i) body(i);
-}
 
 ActivationFunction FunctionOf(Activation activation) {
   switch (activation) {

@@ -5,17 +5,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "engine/model/block_description.h"
 #include "engine/model/weights.h"
 
 namespace reprise {
-
-// body(i) for every i in [0, n), on the team's threads if the work, about
-// `floats_each` numbers read or written for each i, is worth waking them.
-void ForEach(int64_t n, int64_t floats_each,
-             absl::FunctionRef<void(int64_t)> body);
 
 // What `activation` does to n numbers, in place.
 using ActivationFunction = void (*)(float* x, int64_t n);

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/gate_ops.h"
 #include "engine/kernels/simd_ops.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/log.h"
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/gate_ops.h"
 #include "engine/mixer/row_ops.h"

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/parallel.h"
 #include "engine/mixer/row_ops.h"
 
 namespace reprise {

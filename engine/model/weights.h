@@ -58,11 +58,14 @@ class Weights {
   int64_t max_rows() const { return max_rows_; }
 
   // y = [x W1^T + b1 | x W2^T + b2 | ...], one matmul. Parts without a bias get
-  // zeros where another one has it.
+  // zeros where another one has it. In `type`, but int8 takes no more than
+  // kMaxInt8Inputs inputs; beyond, f32.
   absl::StatusOr<Linear> MakeLinear(std::span<const LinearPart> parts,
                                     int64_t in);
   // The same, always in f32 and for up to `rows_per_row` * max_rows() rows: for
-  // small maps that every head applies on its own.
+  // small maps that every head applies on its own, and for those of low rank,
+  // routers, and whatever else is cheap and sets decays or chooses: rounding
+  // would save nothing there, and cost most.
   absl::StatusOr<Linear> MakeHeadLinear(std::span<const LinearPart> parts,
                                         int64_t in, int64_t rows_per_row);
   // Likewise of numbers that were read before: W, [out, in], and its bias or

@@ -79,6 +79,13 @@ BENCHMARK_CAPTURE(BM_Linear, bf16, WeightType::kBf16)
     ->Arg(64)
     ->Arg(512);
 
+BENCHMARK_CAPTURE(BM_Linear, int8, WeightType::kInt8)
+    ->ArgName("rows")
+    ->Arg(1)
+    ->Arg(16)
+    ->Arg(64)
+    ->Arg(512);
+
 void BM_RmsNorm(benchmark::State& state) {
   const int64_t n = state.range(0);
   const auto x = RandomFloats(n);

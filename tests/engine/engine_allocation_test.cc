@@ -77,10 +77,11 @@ INSTANTIATE_TEST_SUITE_P(
                           "performer_favor", "qwen3_next_moe", "retnet_small",
                           "rwkv4_hf", "rwkv6_rand_fla", "rwkv7_rand_fla",
                           "transformer_fla_qknorm_window"),
-        ::testing::Values(WeightType::kF32, WeightType::kBf16)),
+        ::testing::Values(WeightType::kF32, WeightType::kBf16,
+                          WeightType::kInt8)),
     [](const auto& info) {
-      return std::get<0>(info.param) +
-             (std::get<1>(info.param) == WeightType::kF32 ? "_f32" : "_bf16");
+      return std::get<0>(info.param) + "_" +
+             std::string(WeightTypeName(std::get<1>(info.param)));
     });
 
 }  // namespace

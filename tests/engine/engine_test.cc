@@ -115,11 +115,11 @@ TEST(LoadEngineTest, FingerprintTellsModelsAndPackingsApart) {
   const std::unique_ptr<Engine> engine = MustLoad(kModel);
   const uint64_t fingerprint = engine->info().fingerprints.model;
   EXPECT_EQ(MustLoad(kModel)->info().fingerprints.model, fingerprint);
-  if (ResolveWeightType(WeightType::kBf16).ok()) {
-    const auto bf16 =
-        LoadEngine({.model_dir = kModel, .weights = WeightType::kBf16});
-    ASSERT_TRUE(bf16.ok()) << bf16.status();
-    EXPECT_NE((*bf16)->info().fingerprints.model, fingerprint);
+  for (const WeightType type : {WeightType::kBf16, WeightType::kInt8}) {
+    if (!ResolveWeightType(type).ok()) continue;
+    const auto other = LoadEngine({.model_dir = kModel, .weights = type});
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_NE((*other)->info().fingerprints.model, fingerprint);
   }
   EXPECT_NE(
       MustLoad(std::string(REPRISE_TESTDATA) + "/golden/linear_attn_hedgehog")

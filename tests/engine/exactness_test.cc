@@ -1,4 +1,5 @@
-// Results depend on nothing but the session: bit for bit, for f32 and bf16.
+// Results depend on nothing but the session: bit for bit, for
+// every type of weights.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -212,8 +213,9 @@ TEST_P(BatchExactnessTest, TheNumberOfThreadsChangesNoBit) {
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   const auto add = [&cases](const std::string& dir) {
-    cases.push_back({dir, WeightType::kF32});
-    cases.push_back({dir, WeightType::kBf16});
+    for (const WeightType type : kWeightTypes) {
+      if (type != WeightType::kAuto) cases.push_back({dir, type});
+    }
   };
   // Every kind of mixer, and every kind of state.
   for (const char* name : {"delta_net_gate_sum_elu",
@@ -245,8 +247,8 @@ std::vector<Case> AllCases() {
 
 std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
   const std::string& dir = info.param.dir;
-  return dir.substr(dir.rfind('/') + 1) +
-         (info.param.type == WeightType::kF32 ? "_f32" : "_bf16");
+  return dir.substr(dir.rfind('/') + 1) + "_" +
+         std::string(WeightTypeName(info.param.type));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExactnessTest, ::testing::ValuesIn(AllCases()),

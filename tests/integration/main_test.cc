@@ -187,8 +187,10 @@ TEST_P(SurvivalTest, SessionContinuesBitForBitInAnotherProcess) {
 INSTANTIATE_TEST_SUITE_P(Ends, SurvivalTest,
                          ::testing::Values(SurvivalCase{SIGTERM, "f32"},
                                            SurvivalCase{SIGTERM, "bf16"},
+                                           SurvivalCase{SIGTERM, "int8"},
                                            SurvivalCase{SIGKILL, "f32"},
-                                           SurvivalCase{SIGKILL, "bf16"}),
+                                           SurvivalCase{SIGKILL, "bf16"},
+                                           SurvivalCase{SIGKILL, "int8"}),
                          [](const auto& info) {
                            return (info.param.signal == SIGTERM ? "Drained_"
                                                                 : "Killed_") +

@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"--threads=1.5", "'1.5'", "0 to 1024"},
         WrongCase{"--threads=99999999999999999999", "'99999999999999999999'",
                   "0 to 1024"},
-        WrongCase{"--weights=int4", "'int4'", "auto|f32|bf16"},
+        WrongCase{"--weights=int4", "'int4'", "auto|f32|bf16|int8"},
         WrongCase{"--listen=8980", "'8980'", "HOST:PORT"},
         WrongCase{"--listen=:8980", "':8980'", "HOST:PORT"},
         WrongCase{"--listen=localhost:70000", "'localhost:70000'", "65535"},

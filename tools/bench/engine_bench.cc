@@ -47,6 +47,17 @@ std::vector<int32_t> Tokens(int64_t count, int64_t vocab) {
   return tokens;
 }
 
+int BytesPerWeight(WeightType type) {
+  switch (type) {
+    case WeightType::kInt8:
+      return 1;
+    case WeightType::kBf16:
+      return 2;
+    default:
+      return 4;
+  }
+}
+
 class EngineBench {
  public:
   EngineBench(Engine& engine, const MachineLimits& limits,
@@ -75,7 +86,7 @@ class EngineBench {
     const double bytes = static_cast<double>(info.step_weight_bytes) +
                          2.0 * sessions * info.state_bytes;
     const double weights = static_cast<double>(info.step_weight_bytes) /
-                           (info.weight_type == WeightType::kBf16 ? 2 : 4);
+                           BytesPerWeight(info.weight_type);
     const double memory = bytes / limits_.model_read_bytes_per_s;
     const double matmul = 2 * weights * rows / limits_.matmul_flops_per_s;
     return memory > matmul ? std::pair(memory, std::string("memory"))

@@ -53,7 +53,7 @@ class TemporaryFolder {
 
 absl::StatusOr<std::unique_ptr<Engine>> Load(const Flags& flags) {
   EngineOptions options;
-  for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+  for (const WeightType type : kWeightTypes) {
     if (flags.weights == WeightTypeName(type)) options.weights = type;
   }
   options.model_dir = flags.model;
@@ -158,7 +158,7 @@ int Main(int argc, char** argv) {
                                             absl::StrJoin(ShapeNames(), ", ")));
   model->excludes(shape);
   app.add_option("--weights", flags.weights, "Type that weights are packed in")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "Threads of the engine")
       ->check(CLI::Range(1, 1024))

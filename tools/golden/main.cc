@@ -58,13 +58,15 @@ int main(int argc, char** argv) {
       "absolute error\nof the logits and of the states, how many tokens of a "
       "greedy continuation\nagree, and ok or FAIL with the reason. The exit "
       "status is 0 only if all are\nok. The tolerances (2e-4 for logits, 1e-4 "
-      "of a state's largest number) are\nthose of f32; with bf16 the errors "
-      "are shown against the same ones."};
+      "of a state's largest number) are\nthose of f32; with bf16 and int8 the "
+      "errors are shown against the same ones."};
   std::vector<std::string> dirs;
   app.add_option("CASE_DIR", dirs, "Folders of cases")->required();
   reprise::WeightType weights = reprise::WeightType::kF32;
-  const std::map<std::string, reprise::WeightType> types = {
-      {"f32", reprise::WeightType::kF32}, {"bf16", reprise::WeightType::kBf16}};
+  std::map<std::string, reprise::WeightType> types;
+  for (const reprise::WeightType type : reprise::kWeightTypes) {
+    types.emplace(reprise::WeightTypeName(type), type);
+  }
   app.add_option("--weights", weights, "Type that weights are packed in")
       ->transform(CLI::CheckedTransformer(types))
       ->default_str("f32");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -59,24 +60,46 @@ struct Problem {
     return output;
   }
 
-  // The exact result of one element, and the sum of its terms' magnitudes.
+  // The exact result of one element, and how far off it may be.
+  //
+  // A sum of K rounded terms in any order errs by at most K eps sum|terms|
+  // (Higham 2002, section 4.2), K + 2 with the bias and the last rounding.
+  // Products of bf16 are exact in f32. With int8 each factor errs by half of
+  // its row's step, largest / 127, so a product a b by
+  // |a| step_b / 2 + |b| step_a / 2 + step_a step_b / 4; few roundings follow.
   struct Exact {
     double value = 0;
-    double magnitude = 0;
+    double bound = 0;
   };
   Exact Reference(int64_t row, int64_t col) const {
-    Exact exact;
-    if (!bias.empty()) exact = {bias[col], std::abs(bias[col])};
+    const float* const a_row = &x[row * in];
+    const float* const b_row = &weight[col * in];
+    const double half_a = Largest(a_row) / 127 / 2;
+    const double half_b = Largest(b_row) / 127 / 2;
+    double value = bias.empty() ? 0 : bias[col];
+    double magnitude = std::abs(value);
+    double quantised = 0;
     for (int64_t k = 0; k < in; ++k) {
-      const float a = x[row * in + k];
-      const float b = weight[col * in + k];
+      const double a = a_row[k];
+      const double b = b_row[k];
       const double term = type == WeightType::kBf16
                               ? double{RoundToBf16(a)} * RoundToBf16(b)
-                              : double{a} * b;
-      exact.value += term;
-      exact.magnitude += std::abs(term);
+                              : a * b;
+      value += term;
+      magnitude += std::abs(term);
+      quantised +=
+          std::abs(a) * half_b + std::abs(b) * half_a + half_a * half_b;
     }
-    return exact;
+    constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
+    if (type == WeightType::kInt8) {
+      return {value, quantised + 4 * kEpsilon * (magnitude + quantised)};
+    }
+    return {value, (in + 2.0) * kEpsilon * magnitude};
+  }
+  double Largest(const float* values) const {
+    return std::abs(*std::max_element(
+        values, values + in,
+        [](float a, float b) { return std::abs(a) < std::abs(b); }));
   }
 
   static MatrixView<const float> View(const std::vector<float>& v, int64_t rows,
@@ -102,6 +125,9 @@ bool SameBits(const float* a, const float* b, int64_t n) {
   return true;
 }
 
+constexpr WeightType kPackedTypes[] = {WeightType::kF32, WeightType::kBf16,
+                                       WeightType::kInt8};
+
 struct Shape {
   WeightType type;
   int64_t in;
@@ -111,7 +137,7 @@ struct Shape {
 
 std::vector<Shape> Shapes() {
   std::vector<Shape> shapes;
-  for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+  for (const WeightType type : kPackedTypes) {
     // On AMX the first three get another kernel at 1 to 3 rows, and those of
     // few columns up to 32 rows.
     for (const auto& [in, out] :
@@ -156,19 +182,15 @@ TEST_P(LinearTest, AgreesWithDoubleReference) {
   ASSERT_TRUE(linear.ok()) << linear.status();
   EXPECT_EQ(linear->in(), problem_.in);
   EXPECT_EQ(linear->out(), problem_.out);
-  EXPECT_GE(linear->packed_bytes(), problem_.in * problem_.out * 2);
-  // A sum of K rounded terms in any order errs by at most K eps sum|terms|
-  // (Higham 2002, section 4.2), K + 2 with the bias and the last rounding.
-  // Products of bf16 are exact in f32.
-  const double bound =
-      (problem_.in + 2.0) * std::numeric_limits<float>::epsilon();
+  const int64_t weights = problem_.in * problem_.out;
+  EXPECT_GE(linear->packed_bytes(),
+            weights * (GetParam().type == WeightType::kInt8 ? 1 : 2));
   for (const int64_t count : {1, 3, 5, 70, 200}) {
     const auto y = problem_.Apply(*linear, 0, count, scratch_);
     for (int64_t row = 0; row < count; row += 1 + count / 7) {
       for (int64_t col = 0; col < problem_.out; ++col) {
         const auto exact = problem_.Reference(row, col);
-        ASSERT_NEAR(y[row * problem_.out + col], exact.value,
-                    bound * exact.magnitude)
+        ASSERT_NEAR(y[row * problem_.out + col], exact.value, exact.bound)
             << count << " rows, row " << row << ", column " << col;
       }
     }
@@ -268,7 +290,7 @@ TEST(LinearWeightTest, ReadsWeightsWithGapsBetweenRows) {
     dense.insert(dense.end(), wide.begin() + row * 33,
                  wide.begin() + row * 33 + in);
   }
-  for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+  for (const WeightType type : kPackedTypes) {
     if (!ResolveWeightType(type).ok()) continue;
     const Linear::Options options = {.type = type, .max_rows = 4};
     const auto gaps = Linear::Create({wide.data(), out, in, 33}, {}, options);
@@ -291,11 +313,13 @@ TEST(PaddedRowsTest, RoundsUpToFewSizes) {
   EXPECT_EQ(PaddedRows(512), 512);
 }
 
-TEST(ResolveWeightTypeTest, KeepsF32AndResolvesAuto) {
+TEST(ResolveWeightTypeTest, KeepsWhatEveryCpuHasAndResolvesAuto) {
   EXPECT_EQ(ResolveWeightType(WeightType::kF32).value(), WeightType::kF32);
+  EXPECT_EQ(ResolveWeightType(WeightType::kInt8).value(), WeightType::kInt8);
   const auto automatic = ResolveWeightType(WeightType::kAuto);
   ASSERT_TRUE(automatic.ok()) << automatic.status();
   EXPECT_NE(*automatic, WeightType::kAuto);
+  EXPECT_NE(*automatic, WeightType::kInt8);  // nobody loses accuracy unasked
 }
 
 TEST(ResolveWeightTypeTest, AutoIsExactWhereAnythingIs) {

@@ -97,7 +97,9 @@ Doubles StepOf(const GatedLinearAttentionDescription& d,
   Activate(a.activation, q);
   Activate(a.activation, k);
   const Doubles down = Apply(d.decay_down, x, m.tensors, m.rounding);
-  const Doubles up = Apply(d.decay_up, down, m.tensors, m.rounding);
+  // Of low rank, and f32 whatever the type.
+  const Doubles up =
+      Apply(d.decay_up, down, m.tensors, ReferenceRounding::kNone);
   Doubles w;
   for (int64_t head = 0; head < a.heads; ++head) {
     for (const double g :

@@ -19,9 +19,10 @@ Doubles StepOf(const MambaDescription& d, const ReferenceMixer& m,
   const Doubles in = Apply(d.in, rows, m.tensors, m.rounding);
   const Doubles x =
       Convolved(d.conv, Slice(in, 0, d.inner), m.tensors, state["conv"]);
-  const Doubles p = Apply(d.x_proj, x, m.tensors, m.rounding);
-  const Doubles dt =
-      Apply(d.dt_proj, Slice(p, 0, d.dt_rank), m.tensors, m.rounding);
+  // These two are of low rank, and f32 whatever the type.
+  const Doubles p = Apply(d.x_proj, x, m.tensors, ReferenceRounding::kNone);
+  const Doubles dt = Apply(d.dt_proj, Slice(p, 0, d.dt_rank), m.tensors,
+                           ReferenceRounding::kNone);
   Doubles& h = state["recurrent"];
   h.resize(static_cast<size_t>(d.inner * d.state_size));
   Doubles y;

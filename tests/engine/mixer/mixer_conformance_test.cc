@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -37,6 +38,10 @@ constexpr double kF32Tolerance = 3e-6;
 // among n carries 1/sqrt(n) of the result, n being 64 or more; this leaves room
 // for a dozen of them (measured: up to 9e-4).
 constexpr double kBf16Tolerance = 1.0 / 512;
+// int8: the same, with edges 1/127 of a row's largest number apart, which is
+// about four times a usual one: a number on the wrong side carries
+// 4 / 127 / sqrt(n), 1/256 or less.
+constexpr double kInt8Tolerance = 1.0 / 64;
 
 using Floats = std::vector<float>;
 
@@ -184,6 +189,28 @@ struct Case {
   WeightType type;
 };
 
+double ToleranceOf(WeightType type) {
+  switch (type) {
+    case WeightType::kBf16:
+      return kBf16Tolerance;
+    case WeightType::kInt8:
+      return kInt8Tolerance;
+    default:
+      return kF32Tolerance;
+  }
+}
+
+ReferenceRounding RoundingOf(WeightType type) {
+  switch (type) {
+    case WeightType::kBf16:
+      return ReferenceRounding::kBf16;
+    case WeightType::kInt8:
+      return ReferenceRounding::kInt8;
+    default:
+      return ReferenceRounding::kNone;
+  }
+}
+
 class MixerConformanceTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
@@ -196,7 +223,7 @@ class MixerConformanceTest : public ::testing::TestWithParam<Case> {
     return RandomRows(rows, GetParam().example.d_model, seed);
   }
   double Tolerance() const {
-    return GetParam().type == WeightType::kF32 ? kF32Tolerance : kBf16Tolerance;
+    return ToleranceOf(GetParam().type);
   }
 
   // Between x and most states lies one matmul, whose inputs both round alike.
@@ -220,9 +247,7 @@ TEST_P(MixerConformanceTest, AgreesWithPlainLoopsInDouble) {
     return ReferenceMixer{.description = description,
                           .tensors = tensors,
                           .d_model = example.d_model,
-                          .rounding = GetParam().type == WeightType::kBf16
-                                          ? ReferenceRounding::kBf16
-                                          : ReferenceRounding::kNone,
+                          .rounding = RoundingOf(GetParam().type),
                           .position = row,
                           .kept = &kept};
   };
@@ -356,8 +381,9 @@ TEST_P(MixerConformanceTest, TheNumberOfThreadsChangesNoBit) {
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const MixerExample& example : MixerExamples()) {
-    cases.push_back({example, WeightType::kF32});
-    cases.push_back({example, WeightType::kBf16});
+    for (const WeightType type : kWeightTypes) {
+      if (type != WeightType::kAuto) cases.push_back({example, type});
+    }
   }
   return cases;
 }
@@ -365,10 +391,10 @@ std::vector<Case> AllCases() {
 INSTANTIATE_TEST_SUITE_P(All, MixerConformanceTest,
                          ::testing::ValuesIn(AllCases()),
                          [](const ::testing::TestParamInfo<Case>& info) {
-                           return info.param.example.name +
-                                  (info.param.type == WeightType::kF32
-                                       ? "F32"
-                                       : "Bf16");
+                           std::string type(
+                               WeightTypeName(info.param.type));
+                           type[0] = static_cast<char>(std::toupper(type[0]));
+                           return info.param.example.name + type;
                          });
 
 TEST(MixerTableTest, EveryMixerHasAnExampleAndEveryKindALine) {

@@ -21,7 +21,9 @@ using ReferenceTensors = std::map<std::string, Doubles>;
 using ReferenceState = std::map<std::string, Doubles>;
 
 // What the engine's matmuls round their inputs to.
-enum class ReferenceRounding { kNone, kBf16 };
+// int8: the row of inputs, and each output's row of weights, become multiples
+// of 1/127 of their largest number.
+enum class ReferenceRounding { kNone, kBf16, kInt8 };
 
 struct ReferenceMixer {
   const MixerDescription& description;

@@ -15,6 +15,25 @@ double ToBf16(double x) {
   return std::bit_cast<float>(rounded & 0xffff0000);
 }
 
+double Rounded(double x, double step, ReferenceRounding rounding) {
+  switch (rounding) {
+    case ReferenceRounding::kBf16:
+      return ToBf16(x);
+    case ReferenceRounding::kInt8:
+      return step == 0 ? 0 : std::nearbyint(x / step) * step;
+    case ReferenceRounding::kNone:
+      break;
+  }
+  return x;
+}
+
+// What eight bits resolve of n numbers.
+double Int8Step(const double* x, size_t n) {
+  double largest = 0;
+  for (size_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
+  return largest / 127;
+}
+
 }  // namespace
 
 Doubles Apply(const LinearRef& ref, const Doubles& x,
@@ -23,13 +42,13 @@ Doubles Apply(const LinearRef& ref, const Doubles& x,
   const size_t in = x.size();
   const size_t out = w.size() / in;
   Doubles y(out);
+  const double x_step = Int8Step(x.data(), in);
   for (size_t o = 0; o < out; ++o) {
     double sum = ref.bias ? tensors.at(ref.bias.name)[o] : 0;
+    const double w_step = Int8Step(&w[o * in], in);
     for (size_t i = 0; i < in; ++i) {
-      const double a = w[o * in + i];
-      const double b = x[i];
-      sum +=
-          rounding == ReferenceRounding::kBf16 ? ToBf16(a) * ToBf16(b) : a * b;
+      sum += Rounded(w[o * in + i], w_step, rounding) *
+             Rounded(x[i], x_step, rounding);
     }
     y[o] = sum;
   }

@@ -1,0 +1,212 @@
+#include "engine/kernels/matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "engine/base/mutex.h"
+#include "engine/base/status_macros.h"
+
+namespace reprise {
+namespace {
+
+using dnnl::memory;
+using MatmulDesc = dnnl::matmul::primitive_desc;
+
+// Up to 64 the steps are at most a half apart, so that a small batch wastes
+// little work, and memory speed rules there anyway; beyond, a multiple of 64
+// costs at most a third more.
+constexpr std::array<int64_t, 12> kSmallBuckets = {1,  2,  3,  4,  6,  8,
+                                                   12, 16, 24, 32, 48, 64};
+constexpr int64_t kLargestSmallBucket = kSmallBuckets.back();
+
+struct Types {
+  memory::data_type source;
+  memory::data_type weights;
+  memory::data_type result;
+};
+
+Types TypesOf(WeightType type) {
+  using Type = memory::data_type;
+  switch (type) {
+    case WeightType::kBf16:
+      return {Type::bf16, Type::bf16, Type::f32};
+    case WeightType::kInt8:
+      return {Type::u8, Type::s8, Type::s32};
+    default:
+      return {Type::f32, Type::f32, Type::f32};
+  }
+}
+
+memory::desc AnyWeights(const ShapeKey& key) {
+  return memory::desc({key.in, key.out}, TypesOf(key.type).weights,
+                      memory::format_tag::any);
+}
+
+// The matmul of `rows` rows, by the first implementation that oneDNN offers or
+// by the one called `name`. Empty if there is none.
+MatmulDesc FindMatmul(const ShapeKey& key, int64_t rows,
+                      const memory::desc& weights, std::string_view name) {
+  const Types types = TypesOf(key.type);
+  const auto plain = memory::format_tag::ab;
+  const memory::desc source({rows, key.in}, types.source, plain);
+  const memory::desc result({rows, key.out}, types.result, plain);
+  const dnnl::matmul::desc desc =
+      key.has_bias
+          ? dnnl::matmul::desc(
+                source, weights,
+                memory::desc({1, key.out}, memory::data_type::f32, plain),
+                result)
+          : dnnl::matmul::desc(source, weights, result);
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  MatmulDesc found(desc, attr, CpuEngine(), /*allow_empty=*/true);
+  while (found && !name.empty() && found.impl_info_str() != name) {
+    if (!found.next_impl()) return MatmulDesc();
+  }
+  return found;
+}
+
+absl::StatusOr<std::shared_ptr<const ShapeKernels>> MakeKernels(
+    const ShapeKey& key) {
+  const int64_t max_rows = BucketRows(key.num_buckets - 1);
+  const MatmulDesc reference =
+      FindMatmul(key, kReferenceRows, AnyWeights(key), "");
+  if (!reference) return absl::InternalError("oneDNN offers no matmul");
+  // Sums of integers are exact in any order, so any implementation will do.
+  const bool integers = key.type == WeightType::kInt8;
+  const std::string name = integers ? "" : reference.impl_info_str();
+
+  auto made = std::make_shared<ShapeKernels>();
+  made->exact = integers || IsExactImplementation(name);
+  MatmulDesc largest = FindMatmul(key, max_rows, AnyWeights(key), name);
+  // The layout that the most rows prefer: fewer rows read the same bytes.
+  made->weights = (largest ? largest : reference).weights_desc();
+  made->by_bucket.resize(static_cast<size_t>(key.num_buckets));
+  for (int64_t bucket = key.num_buckets - 1; bucket >= 0; --bucket) {
+    const int64_t rows = BucketRows(bucket);
+    MatmulDesc desc = FindMatmul(key, rows, made->weights, name);
+    if (!desc && rows >= kReferenceRows) {
+      made->exact = integers;
+      desc = FindMatmul(key, rows, made->weights, "");
+      if (!desc) return absl::InternalError("oneDNN refuses its own layout");
+    }
+    // Without one of its own, the next larger bucket serves it.
+    if (desc) made->kernels.emplace_back(desc, rows);
+    made->by_bucket[static_cast<size_t>(bucket)] = made->kernels.size() - 1;
+  }
+  return made;
+}
+
+uint64_t NextKernelId() {
+  static std::atomic<uint64_t> next = 0;
+  return next++;
+}
+
+// What the matmul of `shape` makes of a source of all `x` and weights of all
+// `w`: whether every element is right.
+bool SumsAreRight(const ShapeKey& shape, uint8_t x, int8_t w) {
+  const MatmulDesc desc =
+      FindMatmul(shape, kReferenceRows, AnyWeights(shape), "");
+  if (!desc) return true;  // GetKernels reports it
+  const Kernel kernel(desc, kReferenceRows);
+  memory source(kernel.source, CpuEngine());
+  memory weights(desc.weights_desc(), CpuEngine());
+  memory result(kernel.result, CpuEngine());
+  memory scratchpad(kernel.scratchpad, CpuEngine());
+  std::fill_n(static_cast<uint8_t*>(source.get_data_handle()),
+              kReferenceRows * shape.in, x);
+  std::vector<int8_t> plain(static_cast<size_t>(shape.in * shape.out), w);
+  memory unpacked(
+      {{shape.in, shape.out}, memory::data_type::s8, memory::format_tag::ab},
+      CpuEngine(), plain.data());
+  dnnl::stream stream(CpuEngine());
+  dnnl::reorder(unpacked, weights).execute(stream, unpacked, weights);
+  kernel.primitive.execute(stream, {{DNNL_ARG_SRC, source},
+                                    {DNNL_ARG_WEIGHTS, weights},
+                                    {DNNL_ARG_DST, result},
+                                    {DNNL_ARG_SCRATCHPAD, scratchpad}});
+  stream.wait();
+  const auto* sums = static_cast<const int32_t*>(result.get_data_handle());
+  const auto expected = static_cast<int32_t>(shape.in * x * w);
+  return std::all_of(sums, sums + kReferenceRows * shape.out,
+                     [expected](int32_t sum) { return sum == expected; });
+}
+
+// Any common shape shows what the CPU has.
+ShapeKey CommonShape(WeightType type) {
+  return {.type = type, .in = 256, .out = 256};
+}
+
+}  // namespace
+
+int64_t NumBuckets(int64_t max_rows) {
+  const int64_t small = static_cast<int64_t>(kSmallBuckets.size());
+  if (max_rows <= kLargestSmallBucket) return small;
+  return small + (max_rows - 1) / kLargestSmallBucket;
+}
+
+int64_t BucketIndex(int64_t rows) {
+  if (rows > kLargestSmallBucket) return NumBuckets(rows) - 1;
+  return std::lower_bound(kSmallBuckets.begin(), kSmallBuckets.end(), rows) -
+         kSmallBuckets.begin();
+}
+
+int64_t BucketRows(int64_t index) {
+  const int64_t small = static_cast<int64_t>(kSmallBuckets.size());
+  if (index < small) return kSmallBuckets[static_cast<size_t>(index)];
+  return (index - small + 2) * kLargestSmallBucket;
+}
+
+// Lives for ever, so that no order of destruction matters.
+const dnnl::engine& CpuEngine() {
+  static const auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *engine;
+}
+
+Kernel::Kernel(const dnnl::matmul::primitive_desc& desc, int64_t rows)
+    : primitive(desc),
+      source(desc.src_desc()),
+      result(desc.dst_desc()),
+      scratchpad(desc.scratchpad_desc()),
+      rows(rows),
+      id(NextKernelId()) {}
+
+absl::StatusOr<std::shared_ptr<const ShapeKernels>> GetKernels(
+    const ShapeKey& key) {
+  struct Cache {
+    Mutex mu;
+    std::map<ShapeKey, std::weak_ptr<const ShapeKernels>> shapes
+        ABSL_GUARDED_BY(mu);
+  };
+  static Cache& cache = *new Cache;
+  MutexLock lock(cache.mu);
+  std::weak_ptr<const ShapeKernels>& entry = cache.shapes[key];
+  if (auto kernels = entry.lock()) return kernels;
+  ASSIGN_OR_RETURN(auto kernels, MakeKernels(key));
+  entry = kernels;
+  return kernels;
+}
+
+std::string CommonImplementation(WeightType type) {
+  const ShapeKey shape = CommonShape(type);
+  const MatmulDesc probe =
+      FindMatmul(shape, kReferenceRows, AnyWeights(shape), "");
+  return probe ? probe.impl_info_str() : "";
+}
+
+bool IsExactImplementation(std::string_view name) {
+  return name.substr(0, 4) == "brg:";
+}
+
+bool EightBitSumsSaturate() {
+  static const bool saturate =
+      !SumsAreRight(CommonShape(WeightType::kInt8), 255, 127) ||
+      !SumsAreRight(CommonShape(WeightType::kInt8), 255, -127);
+  return saturate;
+}
+
+}  // namespace reprise
