@@ -157,9 +157,9 @@ absl::StatusOr<Linear> Weights::PackHeadLinear(MatrixView<const float> weight,
 absl::StatusOr<Linear> Weights::MakeLinear(std::span<const LinearPart> parts,
                                            int64_t in) {
   const bool too_wide = type_ == WeightType::kInt8 && in > kMaxInt8Inputs;
-  return Pack(parts, in,
-              {.type = too_wide ? WeightType::kF32 : type_,
-               .max_rows = max_rows_});
+  return Pack(
+      parts, in,
+      {.type = too_wide ? WeightType::kF32 : type_, .max_rows = max_rows_});
 }
 
 absl::StatusOr<Linear> Weights::MakeHeadLinear(

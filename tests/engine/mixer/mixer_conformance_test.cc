@@ -222,9 +222,7 @@ class MixerConformanceTest : public ::testing::TestWithParam<Case> {
   Floats Rows(int64_t rows, uint32_t seed) const {
     return RandomRows(rows, GetParam().example.d_model, seed);
   }
-  double Tolerance() const {
-    return ToleranceOf(GetParam().type);
-  }
+  double Tolerance() const { return ToleranceOf(GetParam().type); }
 
   // Between x and most states lies one matmul, whose inputs both round alike.
   double StateTolerance() const {
@@ -391,8 +389,7 @@ std::vector<Case> AllCases() {
 INSTANTIATE_TEST_SUITE_P(All, MixerConformanceTest,
                          ::testing::ValuesIn(AllCases()),
                          [](const ::testing::TestParamInfo<Case>& info) {
-                           std::string type(
-                               WeightTypeName(info.param.type));
+                           std::string type(WeightTypeName(info.param.type));
                            type[0] = static_cast<char>(std::toupper(type[0]));
                            return info.param.example.name + type;
                          });
