@@ -59,8 +59,8 @@ TEST(ModelNameTest, IsThatOfTheFolderWhateverPathLeadsThere) {
   const std::string folder = dir.Path("tiny");
   fs::create_directories(folder + "/inner");
   fs::create_directory_symlink(folder, dir.Path("link"));
-  for (const std::string path : {folder, folder + "/", folder + "/.",
-                                 folder + "/inner/..", dir.Path("link")}) {
+  for (const std::string& path : {folder, folder + "/", folder + "/.",
+                                  folder + "/inner/..", dir.Path("link")}) {
     EXPECT_EQ(ModelName(path), "tiny") << path;
   }
   const fs::path before = fs::current_path();
