@@ -35,6 +35,7 @@ constexpr Layer kLayers[] = {
     {"engine/model/", 11},
     {"engine/mixer/", 12},
     {"engine/", 20},  // engine, tokenizers, sampler
+    {"engine/template/", 21},
     {"proto/", 30},
     {"server/metric", 30},
     {"server/process_stats", 30},

@@ -1,0 +1,99 @@
+// From a conversation to a prompt, as the model's folder says.
+//
+// A template is the file chat_template.jinja, or else the chat_template of
+// tokenizer_config.json: a string, or a list of named ones, of which "default"
+// is used. RWKV models without one get the form that they were trained on,
+//
+//   User: hi
+//
+//   Assistant: Hello!
+//
+// What a request says is marked in the result: names of special tokens there
+// are plain text. Roles are the exception, as templates make tokens of them
+// ("<|" + role + "|>"): system, developer, user, assistant and tool.
+#ifndef ENGINE_TEMPLATE_CHAT_TEMPLATE_H_
+#define ENGINE_TEMPLATE_CHAT_TEMPLATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/template/template.h"
+
+namespace reprise {
+
+struct ChatMessage {
+  std::string role;
+  std::string content;
+};
+
+struct ChatOptions {
+  // Ends with what an answer of the model's begins with.
+  bool add_generation_prompt = true;
+  // Contents may name special tokens and mean them.
+  bool allow_special = false;
+  int64_t now_unix_ms = 0;
+};
+
+// Bytes of a text, from `begin` up to `end`.
+struct TextRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// A text, and the parts of it that came from the request: sorted, apart.
+struct ChatPrompt {
+  std::string text;
+  std::vector<TextRange> plain;
+};
+
+// Immutable after construction; thread-safe.
+class ChatTemplate {
+ public:
+  // The template of a model of that family (config.json's model_type). NotFound
+  // if it has none. InvalidArgument or Unimplemented, naming the file, for one
+  // that cannot be used.
+  static absl::StatusOr<ChatTemplate> Load(const std::string& model_dir,
+                                           std::string_view family);
+
+  // The prompt of a conversation from its beginning. Messages are UTF-8. The
+  // errors of Template::Render.
+  absl::StatusOr<ChatPrompt> Render(std::span<const ChatMessage> messages,
+                                    const ChatOptions& options) const;
+
+  // What these messages add to a conversation that stands after an answer of
+  // the model's: the end of the answer, as far as the template writes one, and
+  // the messages. FailedPrecondition if the template does not show answers as
+  // they are, so that there is no telling.
+  absl::StatusOr<ChatPrompt> RenderNext(std::span<const ChatMessage> messages,
+                                        const ChatOptions& options) const;
+
+  // The token that ends an answer, by name, if the folder says so.
+  const std::optional<std::string>& eos_token() const { return eos_token_; }
+  // Texts that end an answer beside it.
+  const std::vector<std::string>& stop() const { return stop_; }
+
+ private:
+  using Variables = std::vector<std::pair<std::string, jinja::Value>>;
+
+  explicit ChatTemplate(jinja::Template parsed)
+      : template_(std::move(parsed)) {}
+
+  absl::StatusOr<jinja::Text> RenderText(std::vector<jinja::Value> messages,
+                                         const ChatOptions& options) const;
+
+  jinja::Template template_;
+  Variables special_tokens_;  // bos_token and so on
+  std::optional<std::string> eos_token_;
+  std::vector<std::string> stop_;
+};
+
+}  // namespace reprise
+
+#endif  // ENGINE_TEMPLATE_CHAT_TEMPLATE_H_
