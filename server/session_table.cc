@@ -112,13 +112,16 @@ SessionTable::Counts SessionTable::counts() const {
 }
 
 void SessionTable::SetState(Row& row, State state) {
-  const auto count = [this](State of, int64_t change) {
-    if (of == State::kResident) counts_.resident += change;
-    if (of == State::kTurn || of == State::kLeased) counts_.active += change;
-  };
-  count(row.state, -1);
+  Count(row.state, -1);
   row.state = state;
-  count(state, +1);
+  Count(row.state, +1);
+}
+
+void SessionTable::Count(State state, int64_t change) {
+  if (state == State::kResident) counts_.resident += change;
+  if (state == State::kTurn || state == State::kLeased) {
+    counts_.active += change;
+  }
 }
 
 // The row keeps its copy of `stored`, for Look.

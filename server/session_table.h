@@ -114,6 +114,7 @@ class SessionTable {
   void Drop(SessionClaim& claim);
   // The only way to change a row's state.
   void SetState(Row& row, State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Count(State state, int64_t change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
   CondVar claim_ended_;
