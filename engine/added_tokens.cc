@@ -1,5 +1,7 @@
 #include "engine/added_tokens.h"
 
+#include <utf8proc.h>
+
 #include <utility>
 
 #include "engine/base/status_macros.h"
@@ -8,10 +10,6 @@
 namespace reprise {
 namespace {
 
-uint64_t ChildKey(uint32_t node, char byte) {
-  return uint64_t{node} << 8 | static_cast<uint8_t>(byte);
-}
-
 // Unicode's White_Space property.
 bool IsWhiteSpace(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 ||
@@ -19,12 +17,45 @@ bool IsWhiteSpace(char32_t c) {
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
+// What the tokenizers library's \w matches, but for a few symbols that have the
+// Alphabetic property without being letters.
+bool IsWordCharacter(char32_t c) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return c == 0x200C || c == 0x200D;  // Join_Control
+  }
+}
+
+// `text` is not empty.
+char32_t FirstCharacter(std::string_view text) {
+  return DecodeUtf8Character(text.substr(0, NextUtf8(text).size));
+}
+
+// Where the last character of `text`, which is not empty, begins.
+size_t LastCharacterBegin(std::string_view text) {
+  size_t begin = text.size() - 1;
+  while (begin > 0 && (text[begin] & 0xC0) == 0x80) --begin;
+  return begin;
+}
+
 size_t LeadingSpaceBytes(std::string_view text) {
   size_t bytes = 0;
   while (bytes < text.size()) {
-    const size_t size = NextUtf8(text.substr(bytes)).size;
-    if (!IsWhiteSpace(DecodeUtf8Character(text.substr(bytes, size)))) break;
-    bytes += size;
+    const std::string_view rest = text.substr(bytes);
+    if (!IsWhiteSpace(FirstCharacter(rest))) break;
+    bytes += NextUtf8(rest).size;
   }
   return bytes;
 }
@@ -32,47 +63,40 @@ size_t LeadingSpaceBytes(std::string_view text) {
 size_t TrailingSpaceBytes(std::string_view text) {
   size_t end = text.size();
   while (end > 0) {
-    size_t begin = end - 1;
-    while (begin > 0 && (text[begin] & 0xC0) == 0x80) --begin;
-    if (!IsWhiteSpace(DecodeUtf8Character(text.substr(begin, end - begin)))) {
-      break;
-    }
+    const size_t begin = LastCharacterBegin(text.substr(0, end));
+    if (!IsWhiteSpace(FirstCharacter(text.substr(begin, end - begin)))) break;
     end = begin;
   }
   return text.size() - end;
 }
 
+// Whether no word goes on across the borders of text[begin, end).
+bool StandsAlone(std::string_view text, size_t begin, size_t end) {
+  const std::string_view before = text.substr(0, begin);
+  const std::string_view after = text.substr(end);
+  const bool joined_before =
+      !before.empty() && IsWordCharacter(FirstCharacter(
+                             before.substr(LastCharacterBegin(before))));
+  return !joined_before &&
+         (after.empty() || !IsWordCharacter(FirstCharacter(after)));
+}
+
 }  // namespace
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens)
-    : tokens_(std::move(tokens)), token_of_node_(1, -1) {
+    : tokens_(std::move(tokens)) {
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    const std::string& content = tokens_[i].content;
-    uint32_t node = 0;
-    for (const char byte : content) {
-      const auto next = static_cast<uint32_t>(token_of_node_.size());
-      const auto [it, added] =
-          children_.try_emplace(ChildKey(node, byte), next);
-      if (added) token_of_node_.push_back(-1);
-      node = it->second;
-    }
-    token_of_node_[node] = static_cast<int32_t>(i);
-    starts_[static_cast<uint8_t>(content[0])] = true;
+    trie_.Insert(tokens_[i].content, static_cast<int32_t>(i));
   }
 }
 
 const AddedToken* AddedTokenMatcher::Longest(std::string_view text,
                                              bool allow_special) const {
   const AddedToken* longest = nullptr;
-  uint32_t node = 0;
-  for (const char byte : text) {
-    const auto it = children_.find(ChildKey(node, byte));
-    if (it == children_.end()) break;
-    node = it->second;
-    if (token_of_node_[node] < 0) continue;
-    const AddedToken& token = tokens_[token_of_node_[node]];
+  trie_.ForEachPrefix(text, [&](size_t /*size*/, int32_t index) {
+    const AddedToken& token = tokens_[index];
     if (allow_special || !token.special) longest = &token;
-  }
+  });
   return longest;
 }
 
@@ -83,17 +107,17 @@ absl::Status AddedTokenMatcher::Split(
   size_t done = 0;  // everything before has been given to `piece`
   size_t at = 0;
   while (at < text.size()) {
-    const AddedToken* token = starts_[static_cast<uint8_t>(text[at])]
-                                  ? Longest(text.substr(at), allow_special)
-                                  : nullptr;
+    const AddedToken* token = Longest(text.substr(at), allow_special);
     if (token == nullptr) {
       ++at;
       continue;
     }
-    std::string_view before = text.substr(done, at - done);
+    const size_t begin = at;
+    at += token->content.size();
+    if (token->single_word && !StandsAlone(text, begin, at)) continue;
+    std::string_view before = text.substr(done, begin - done);
     if (token->lstrip) before.remove_suffix(TrailingSpaceBytes(before));
     if (!before.empty()) RETURN_IF_ERROR(piece(before, std::nullopt));
-    at += token->content.size();
     if (token->rstrip) at += LeadingSpaceBytes(text.substr(at));
     done = at;
     RETURN_IF_ERROR(piece(token->content, token->id));

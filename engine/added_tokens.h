@@ -3,17 +3,15 @@
 #ifndef ENGINE_ADDED_TOKENS_H_
 #define ENGINE_ADDED_TOKENS_H_
 
-#include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "engine/byte_trie.h"
 
 namespace reprise {
 
@@ -21,9 +19,10 @@ struct AddedToken {
   int32_t id = 0;
   std::string content;  // 1..kMaxAddedTokenBytes, valid UTF-8
   bool special = false;
-  bool lstrip = false;      // takes the white space before it along
-  bool rstrip = false;      // and after it
-  bool normalized = false;  // looked for in the normalised text
+  bool lstrip = false;       // takes the white space before it along
+  bool rstrip = false;       // and after it
+  bool single_word = false;  // not inside a word
+  bool normalized = false;   // looked for in the normalised text
 };
 
 // Searching takes up to this many look-ups a byte.
@@ -32,12 +31,13 @@ inline constexpr size_t kMaxAddedTokenBytes = 256;
 // Immutable after construction; thread-safe.
 class AddedTokenMatcher {
  public:
+  // Of tokens with the same content the first one counts.
   explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
 
-  // Cuts `text` at the tokens in it, from the left, the longest first, and
-  // calls `piece` for each token (with its id) and each text between, in order,
-  // never with an empty text. Special tokens are found only if `allow_special`.
-  // Stops at the first error and returns it.
+  // Cuts `text`, valid UTF-8, at the tokens in it, from the left, the longest
+  // first, and calls `piece` for each token (with its id) and each text
+  // between, in order, never with an empty text. Special tokens are found only
+  // if `allow_special`. Stops at the first error and returns it.
   absl::Status Split(
       std::string_view text, bool allow_special,
       absl::FunctionRef<absl::Status(std::string_view, std::optional<int32_t>)>
@@ -48,10 +48,7 @@ class AddedTokenMatcher {
   const AddedToken* Longest(std::string_view text, bool allow_special) const;
 
   std::vector<AddedToken> tokens_;
-  // A trie over bytes: (node, byte) -> node; node 0 is the root.
-  absl::flat_hash_map<uint64_t, uint32_t> children_;
-  std::vector<int32_t> token_of_node_;  // index into tokens_, or -1
-  std::array<bool, 256> starts_ = {};   // bytes that some token begins with
+  ByteTrie trie_;  // of indices into tokens_
 };
 
 }  // namespace reprise

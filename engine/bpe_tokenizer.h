@@ -1,5 +1,4 @@
-// Byte-level byte-pair encoding, as GPT-2 began it: every byte is a character
-// of its vocabulary's alphabet, so any text can be written with it.
+// Byte-pair encoding as a tokenizer.json describes it.
 #ifndef ENGINE_BPE_TOKENIZER_H_
 #define ENGINE_BPE_TOKENIZER_H_
 
@@ -13,7 +12,7 @@
 namespace reprise {
 
 // InvalidArgument, naming the field, if a merge or a pattern of the file is
-// bad, or a byte that texts can hold is not in its vocabulary.
+// bad, or there is text that it has no tokens for.
 absl::StatusOr<std::unique_ptr<Tokenizer>> CreateBpeTokenizer(
     const BpeSpec& spec, int64_t vocab_size);
 

@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -22,22 +23,47 @@ constexpr int64_t kStepsPerByte = 256;
 constexpr uint32_t kMaxHeapKib = 64 * 1024;
 constexpr size_t kMaxPatternBytes = 64 * 1024;
 
-// PCRE2's \s takes U+180E for a space, as Unicode did before 6.3. The property
-// is what the tokenizers library means.
-std::string WithUnicodeSpaces(std::string_view pattern) {
+// PCRE2's \s takes U+180E for a space, as Unicode did before 6.3, and its \w
+// knows no combining marks. What the tokenizers library means: the property
+// White_Space; letters, marks, decimal digits and connecting punctuation.
+constexpr std::string_view kWordProperties = "\\p{L}\\p{M}\\p{Nd}\\p{Pc}";
+
+std::string WithLibraryClasses(std::string_view pattern) {
   std::string result;
+  bool in_class = false;
   for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '\\' || i + 1 == pattern.size()) {
-      result += pattern[i];
-      continue;
-    }
-    const char escaped = pattern[++i];
-    if (escaped == 's') {
+    const std::string_view rest = pattern.substr(i);
+    if (rest.starts_with("\\s")) {
       result += "\\p{White_Space}";
-    } else if (escaped == 'S') {
+      ++i;
+    } else if (rest.starts_with("\\S")) {
       result += "\\P{White_Space}";
+      ++i;
+    } else if (rest.starts_with("\\w") && in_class) {
+      result += kWordProperties;
+      ++i;
+    } else if (!in_class &&
+               (rest.starts_with("\\w") || rest.starts_with("\\W"))) {
+      result.append(rest[1] == 'w' ? "[" : "[^").append(kWordProperties);
+      result += ']';
+      ++i;
+    } else if (rest[0] == '\\' && rest.size() > 1) {
+      result += rest.substr(0, 2);
+      ++i;
+    } else if (in_class && rest.starts_with("[:")) {  // as in [[:alpha:]]
+      const size_t end = std::min(rest.find(":]"), rest.size() - 2) + 2;
+      result += rest.substr(0, end);
+      i += end - 1;
+    } else if (!in_class && rest[0] == '[') {
+      // A bracket right behind the beginning ends nothing.
+      const size_t size = 1 + (rest.starts_with("[^") ? 1 : 0);
+      const bool literal = rest.substr(size).starts_with(']');
+      result += rest.substr(0, size + (literal ? 1 : 0));
+      i += size + (literal ? 1 : 0) - 1;
+      in_class = true;
     } else {
-      result += {'\\', escaped};
+      if (rest[0] == ']') in_class = false;
+      result += rest[0];
     }
   }
   return result;
@@ -114,7 +140,7 @@ absl::StatusOr<TextPattern> TextPattern::Compile(std::string_view pattern,
   // in what the user wrote.
   ASSIGN_OR_RETURN(Code code, CompileCode(pattern, options));
   if (!literal) {
-    ASSIGN_OR_RETURN(code, CompileCode(WithUnicodeSpaces(pattern), options));
+    ASSIGN_OR_RETURN(code, CompileCode(WithLibraryClasses(pattern), options));
   }
   // Without the just-in-time compiler patterns are interpreted: slower, equal.
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);

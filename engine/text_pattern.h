@@ -46,9 +46,11 @@ class PatternBudget {
 // Immutable after construction; thread-safe.
 class TextPattern {
  public:
-  // PCRE2's syntax over Unicode (14, in PCRE2 10.42), except that ^, $ and \s
-  // mean what they do in the tokenizers library: ends of lines, and Unicode's
-  // White_Space. `literal`: the text itself, nothing in it special.
+  // PCRE2's syntax over Unicode (14, in PCRE2 10.42), except that ^, $, \s and
+  // \w mean what they do in the tokenizers library: ends of lines, Unicode's
+  // White_Space, and letters, marks, decimal digits and connecting punctuation.
+  // (\W in brackets, and \b, are PCRE2's.) `literal`: the text itself, nothing
+  // in it special.
   // InvalidArgument, with the offset in the pattern, if it is malformed.
   static absl::StatusOr<TextPattern> Compile(std::string_view pattern,
                                              bool literal);

@@ -1,7 +1,4 @@
 // Text to token ids and back.
-//
-// A tokenizer.json, where the model's folder has one, decides; a model without
-// one, with a vocabulary of 256 to 512, reads raw bytes (token id = byte).
 #ifndef ENGINE_TOKENIZER_H_
 #define ENGINE_TOKENIZER_H_
 
@@ -14,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace reprise {
@@ -21,6 +19,26 @@ namespace reprise {
 // Longest text that Encode takes, whatever the size that requests may have. It
 // bounds the memory of one call to about 40 bytes for each of the text's.
 inline constexpr size_t kMaxTextBytes = 16 << 20;
+
+// InvalidArgument if `text` is longer than kMaxTextBytes.
+absl::Status CheckTextSize(std::string_view text);
+// And if it is not UTF-8, with the offset of the first bad byte.
+absl::Status CheckText(std::string_view text);
+
+// How a text begins and what is shown for bytes that are no UTF-8, as the
+// libraries that define the tokenizers have it.
+struct DecodingRules {
+  // At most so many spaces are dropped from a text's beginning: those that
+  // encoding had put there. See KeepsSpaces.
+  int32_t leading_spaces = 0;
+  // Of one token at most one of them.
+  bool one_space_a_token = false;
+  // All spaces of a text's first token are dropped.
+  bool drop_first_spaces = false;
+  // U+FFFD stands for each byte that is no UTF-8. Otherwise for each maximal
+  // invalid part (Unicode 15, section 3.9, "substitution of maximal subparts").
+  bool replace_each_byte = false;
+};
 
 // Immutable after construction; thread-safe.
 class Tokenizer {
@@ -52,33 +70,34 @@ class Tokenizer {
   // Equal for tokenizers that encode alike.
   virtual uint64_t fingerprint() const = 0;
 
-  virtual std::string_view kind() const = 0;  // "bytes", "bpe"
+  // "bytes", "bpe", "sentencepiece", "rwkv"
+  virtual std::string_view kind() const = 0;
+
+  virtual DecodingRules decoding_rules() const { return {}; }
+
+  // Whether the token loses no space at a text's beginning, by no rule.
+  virtual bool KeepsSpaces(int32_t /*id*/) const { return false; }
 };
 
-// Most ids of a model that reads raw bytes: room for special tokens and padding
-// behind the bytes. A larger vocabulary was made with a tokenizer.
-inline constexpr int64_t kMaxByteVocabulary = 512;
-
-// NotFound if the folder has no tokenizer and `vocab_size` is not in
-// 256..kMaxByteVocabulary;
-// InvalidArgument, naming the field, for one that is malformed, unsupported or
-// has ids past `vocab_size`; also for a folder with another tokenizer's files
-// and no tokenizer.json.
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
-    const std::string& model_dir, int64_t vocab_size);
-
-// The text of `ids`: broken UTF-8 becomes U+FFFD, one for each maximal invalid
-// part (Unicode 15, section 3.9, "substitution of maximal subparts").
+// The text of `ids`, from its beginning on. Special tokens add none unless
+// `keep_special`.
 std::string Decode(const Tokenizer& tokenizer, std::span<const int32_t> ids,
                    bool keep_special);
+
+// What is shown for `bytes`, the beginning of a character, when the rest of it
+// does not come.
+std::string ShowUnfinished(const Tokenizer& tokenizer, std::string_view bytes);
 
 // Turns a stream of tokens into text that is always whole UTF-8: bytes of an
 // unfinished character wait for the rest of it. Used by one thread at a time.
 class StreamDecoder {
  public:
-  // `pending` is what pending() was when the stream was put away.
+  // For a text that goes on. `pending` is what pending() was when the stream
+  // was put away.
   explicit StreamDecoder(const Tokenizer& tokenizer,
                          std::string_view pending = {});
+  // For a text that begins.
+  static StreamDecoder AtStart(const Tokenizer& tokenizer);
 
   // The text that became whole with this token; may be empty. Special tokens
   // add none unless `keep_special`.
@@ -88,8 +107,12 @@ class StreamDecoder {
   const std::string& pending() const { return pending_; }
 
  private:
+  // What is left of the bytes of `token` at the beginning of the text.
+  std::string WithoutLeadingSpaces(int32_t token);
+
   const Tokenizer* tokenizer_;
   std::string pending_;
+  DecodingRules rules_;  // as far as they still apply
 };
 
 }  // namespace reprise

@@ -30,6 +30,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/engine.h"
 #include "engine/kernels/state_kernels.h"
+#include "engine/load_tokenizer.h"
 #include "engine/tokenizer.h"
 #include "server/engine_thread.h"
 #include "server/executor.h"
@@ -219,8 +220,8 @@ absl::Status Server::LoadModel(SignalWatcher& signals) {
   }
   absl::StatusOr<std::unique_ptr<Engine>> engine = engine_thread_->Take();
   constexpr const char* kAdvice =
-      "--model names a folder with config.json, model.safetensors and "
-      "tokenizer.json";
+      "--model names a folder with config.json, model.safetensors and a "
+      "tokenizer: tokenizer.json, tokenizer.model or rwkv_vocab_*.txt";
   if (!engine.ok()) return WithAdvice(engine.status(), kAdvice);
   engine_ = *std::move(engine);
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =

@@ -159,8 +159,9 @@ class Flags {
 void AddModelFlags(Flags& flags, ServerOptions& o) {
   flags.Group("Model");
   flags.Text("--model", "DIR", o.model_dir,
-             "Folder with config.json, model.safetensors and\n"
-             "tokenizer.json [the embedded model]");
+             "Folder with config.json, model.safetensors and a\n"
+             "tokenizer: tokenizer.json, tokenizer.model or\n"
+             "rwkv_vocab_*.txt [the embedded model]");
   std::vector<std::pair<std::string, WeightType>> types;
   for (const WeightType type : kWeightTypes) {
     types.emplace_back(WeightTypeName(type), type);

@@ -99,6 +99,11 @@ void Sequence::AdvanceFeed(int64_t rows, MatrixView<float> logits) {
 // The last token is the pending one from here on.
 void Sequence::EndFeed() {
   SessionRecord& record = lease_.record();
+  // Special tokens are no part of the text: behind nothing else, it begins.
+  const bool begins =
+      start_position_ == 0 &&
+      std::all_of(feed_.begin(), feed_.end(),
+                  [this](int32_t t) { return tokenizer_.IsSpecial(t); });
   record.pending_token = feed_.back();
   if (feed_.size() > first_new_) {
     RememberToken(feed_.back(), record.position, sampling_.penalty_decay,
@@ -110,7 +115,8 @@ void Sequence::EndFeed() {
     return;
   }
   prompt_read_ = true;
-  decoder_ = StreamDecoder(tokenizer_, record.pending_text);
+  decoder_ = begins ? StreamDecoder::AtStart(tokenizer_)
+                    : StreamDecoder(tokenizer_, record.pending_text);
   stage_ = Stage::kDecode;
   if (request_.max_new_tokens == 0) End(FinishReason::kLength);
 }
@@ -255,11 +261,11 @@ void Sequence::GoBack(size_t kept, size_t cut) {
   // in the session already.
   if (kept == 0 && !copy_->record.pending_text.empty() && !rest.empty()) {
     const std::string& begun = copy_->record.pending_text;
-    constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+    const std::string replaced = ShowUnfinished(tokenizer_, begun);
     if (rest.starts_with(begun)) {
       rest.remove_prefix(begun.size());
-    } else if (rest.starts_with(kReplacement)) {
-      rest.remove_prefix(kReplacement.size());
+    } else if (rest.starts_with(replaced)) {
+      rest.remove_prefix(replaced.size());
     }
   }
   absl::StatusOr<std::vector<int32_t>> tokens = EncodeExactly(tokenizer_, rest);

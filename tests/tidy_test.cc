@@ -82,6 +82,7 @@ const Library kLibraries[] = {
     {"spdlog/", {"engine/base/log.cc"}},
     {"pcre2.h", {"engine/"}},
     {"prometheus/", {"server/metrics.cc", "tests/server/"}},
+    {"sentencepiece_", {"tests/engine/sentencepiece_library.cc"}},
     {"rocksdb/", {"server/store/rocksdb_", "tests/server/store/"}},
     {"hiredis/", {"server/store/redis_store", "tests/server/store/"}},
     {"CLI/", {"client/", "server/options", "tools/"}},

@@ -51,12 +51,18 @@ size_t FindInvalidUtf8(std::string_view text) {
   return std::string_view::npos;
 }
 
-size_t AppendValidUtf8(std::string_view bytes, std::string* out) {
+size_t AppendValidUtf8(std::string_view bytes, Utf8Replacement replacement,
+                       std::string* out) {
   while (!bytes.empty()) {
     const Utf8Unit unit = NextUtf8(bytes);
     if (unit.kind == Utf8Unit::kUnfinished) return unit.size;
-    out->append(unit.kind == Utf8Unit::kCharacter ? bytes.substr(0, unit.size)
-                                                  : kReplacementCharacter);
+    if (unit.kind == Utf8Unit::kCharacter) {
+      out->append(bytes.substr(0, unit.size));
+    } else {
+      const size_t count =
+          replacement == Utf8Replacement::kEachByte ? unit.size : 1;
+      for (size_t i = 0; i < count; ++i) out->append(kReplacementCharacter);
+    }
     bytes.remove_prefix(unit.size);
   }
   return 0;
@@ -69,6 +75,21 @@ char32_t DecodeUtf8Character(std::string_view character) {
       character.size() == 1 ? lead : lead & (0x7F >> character.size());
   for (const char byte : character.substr(1)) code = code << 6 | (byte & 0x3F);
   return code;
+}
+
+bool AppendUtf8(char32_t code, std::string* out) {
+  if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return false;
+  if (code < 0x80) {
+    *out += static_cast<char>(code);
+    return true;
+  }
+  const int size = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+  // n ones and a zero lead, then 6 bits a byte.
+  *out += static_cast<char>((0xF00 >> size & 0xFF) | code >> (6 * (size - 1)));
+  for (int shift = 6 * (size - 2); shift >= 0; shift -= 6) {
+    *out += static_cast<char>(0x80 | (code >> shift & 0x3F));
+  }
+  return true;
 }
 
 }  // namespace reprise

@@ -29,12 +29,22 @@ Utf8Unit NextUtf8(std::string_view text);
 // the whole text is valid.
 size_t FindInvalidUtf8(std::string_view text);
 
-// Appends `bytes` to `out` with U+FFFD for every invalid part. Returns how many
+enum class Utf8Replacement {
+  kMaximalPart,  // U+FFFD stands for one maximal invalid part
+  kEachByte,     // and for each of its bytes
+};
+
+// Appends `bytes` to `out` with U+FFFD for what is invalid. Returns how many
 // bytes at the end, 0..3, were left out because their character is unfinished.
-size_t AppendValidUtf8(std::string_view bytes, std::string* out);
+size_t AppendValidUtf8(std::string_view bytes, Utf8Replacement replacement,
+                       std::string* out);
 
 // The code point that `character`, well-formed, encodes.
 char32_t DecodeUtf8Character(std::string_view character);
+
+// Appends the character `code` as UTF-8. False, and nothing done, if it is a
+// surrogate or past U+10FFFF.
+bool AppendUtf8(char32_t code, std::string* out);
 
 }  // namespace reprise
 

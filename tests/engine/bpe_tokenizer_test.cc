@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -182,6 +183,22 @@ TEST(BpeTokenizerTest, StripsWhiteSpaceBesideTokensThatAskForIt) {
               ElementsAre("a", " ", "<r>", "<l>"));
 }
 
+TEST(BpeTokenizerTest, FindsSingleWordsOnlyWhereNoWordGoesOn) {
+  Json json = BpeJson();
+  json["added_tokens"] = Json::array({AddedTokenJson(300, "ab", false)});
+  json["added_tokens"][0]["single_word"] = true;
+  const auto tokenizer = Load(json);
+  const auto found = [&](std::string_view text) {
+    const auto ids = tokenizer->Encode(text, false);
+    return std::count(ids->begin(), ids->end(), 300);
+  };
+  EXPECT_EQ(found("ab"), 1);
+  EXPECT_EQ(found("ab ab,ab-\u4E00!ab"), 4);
+  EXPECT_EQ(found("abc"), 0);
+  EXPECT_EQ(found("xab ab_ ab1 \u00E9ab ab\u0301 ab\u4E00"), 0);
+  EXPECT_EQ(found("abab ab"), 1);
+}
+
 TEST(BpeTokenizerTest, NormalizesWhatIsNotATokenOfTheRawText) {
   Json json = BpeJson({{"\xC3", "\xA9"}});
   json["normalizer"] = {{"type", "NFC"}};
@@ -289,6 +306,32 @@ TEST(BpeTokenizerTest, FingerprintDiffersWhereEncodingsMay) {
   Json nfc = json;
   nfc["normalizer"] = {{"type", "NFC"}};
   EXPECT_NE(Load(nfc)->fingerprint(), fingerprint);
+}
+
+// Qwen's and Llama 3's way: a pattern, and ByteLevel without one.
+TEST(BpeTokenizerTest, CutsDigitsAndPunctuation) {
+  Json json = BpeJson({{"1", "2"}, {"a", "."}, {".", "."}});
+  const auto pieces = [&](const Json& step, std::string_view text) {
+    json["pre_tokenizer"] = {{"type", "Sequence"},
+                             {"pretokenizers",
+                              {step,
+                               {{"type", "ByteLevel"},
+                                {"add_prefix_space", false},
+                                {"use_regex", false}}}}};
+    return Pieces(*Load(json), text);
+  };
+  EXPECT_THAT(pieces({{"type", "Digits"}, {"individual_digits", true}}, "a12"),
+              ElementsAre("a", "1", "2"));
+  EXPECT_THAT(pieces({{"type", "Digits"}}, "a12"), ElementsAre("a", "12"));
+  EXPECT_THAT(pieces({{"type", "Punctuation"}}, "a..1"),
+              ElementsAre("a", ".", ".", "1"));
+  EXPECT_THAT(
+      pieces({{"type", "Punctuation"}, {"behavior", "Contiguous"}}, "a..1"),
+      ElementsAre("a", "..", "1"));
+  EXPECT_THAT(pieces({{"type", "WhitespaceSplit"}}, "a. \n12"),
+              ElementsAre("a.", "12"));
+  EXPECT_THAT(pieces({{"type", "Whitespace"}}, "a. 12"),
+              ElementsAre("a", ".", "12"));
 }
 
 }  // namespace

@@ -35,6 +35,21 @@ absl::StatusOr<std::vector<std::string>> Split(const TextPattern& pattern,
   return pieces;
 }
 
+// As Oniguruma has it, which the tokenizers library uses.
+TEST(TextPatternTest, WordsHaveTheirCombiningMarks) {
+  EXPECT_THAT(*Split(Compile("\\w+"), "e\u0301a_1 \u0967\u00BD"),
+              ElementsAre("[e\u0301a_1]", " ", "[\u0967]", "\u00BD"));
+  EXPECT_THAT(*Split(Compile("[^\\s\\w]+"), "a\u0301 +-\u00BD"),
+              ElementsAre("a\u0301 ", "[+-\u00BD]"));
+  EXPECT_THAT(*Split(Compile("\\W+"), "a\u0301+b"),
+              ElementsAre("a\u0301", "[+]", "b"));
+  EXPECT_THAT(*Split(Compile("[[:digit:]\\w]+"), "a1-"),
+              ElementsAre("[a1]", "-"));
+  EXPECT_THAT(*Split(Compile("[]\\w]+"), "a]-"), ElementsAre("[a]]", "-"));
+  EXPECT_THAT(*Split(Compile("[^]\\w]+"), "a]-"), ElementsAre("a]", "[-]"));
+  EXPECT_THAT(*Split(Compile("\\[\\w"), "[a"), ElementsAre("[[a]"));
+}
+
 TEST(TextPatternTest, CutsAtMatches) {
   const TextPattern digits = Compile("\\p{N}+");
   EXPECT_THAT(*Split(digits, "a12b3"), ElementsAre("a", "[12]", "b", "[3]"));

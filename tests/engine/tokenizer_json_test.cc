@@ -47,13 +47,10 @@ INSTANTIATE_TEST_SUITE_P(
             "NoModel", [](Json& j) { j.erase("model"); }, {"model is missing"}},
         Change{"ModelIsText",
                [](Json& j) { j["model"] = "BPE"; },
-               {"model must be an object"}},
+               {"model must be a JSON object"}},
         Change{"Unigram",
                [](Json& j) { j["model"]["type"] = "Unigram"; },
                {"model.type", "Unigram", "not supported"}},
-        Change{"ByteFallback",
-               [](Json& j) { j["model"]["byte_fallback"] = true; },
-               {"model.byte_fallback", "not supported"}},
         Change{"Dropout",
                [](Json& j) { j["model"]["dropout"] = 0.1; },
                {"model.dropout"}},
@@ -68,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"model.ignore_merges must be true or false"}},
         Change{"VocabIsArray",
                [](Json& j) { j["model"]["vocab"] = Json::array(); },
-               {"model.vocab must be an object"}},
+               {"model.vocab must be a JSON object"}},
         Change{"IdIsText",
                [](Json& j) { j["model"]["vocab"]["ab"] = "256"; },
                {"model.vocab[\"ab\"] must be an integer"}},
@@ -161,34 +158,121 @@ INSTANTIATE_TEST_SUITE_P(
                      {AddedTokenJson(280, std::string(257, 'x'), true)});
                },
                {"added_tokens[0].content has 257 bytes"}},
-        Change{"SingleWord",
+        Change{"NoUnknown",
                [](Json& j) {
-                 j["added_tokens"] =
-                     Json::array({AddedTokenJson(280, "<x>", true)});
-                 j["added_tokens"][0]["single_word"] = true;
+                 j["pre_tokenizer"] = nullptr;
+                 j["decoder"] = {{"type", "Fuse"}};
                },
-               {"added_tokens[0].single_word", "not supported"}},
+               {"model.unk_token is missing", "<0x00>"}},
+        Change{"UnknownIsUnknown",
+               [](Json& j) {
+                 j["pre_tokenizer"] = nullptr;
+                 j["decoder"] = {{"type", "Fuse"}};
+                 j["model"]["unk_token"] = "<unk>";
+               },
+               {"model.unk_token \"<unk>\" is not in the vocabulary"}},
         Change{"Normalizer",
                [](Json& j) {
                  j["normalizer"] = {
                      {"type", "Sequence"},
                      {"normalizers",
-                      {{{"type", "NFC"}}, {{"type", "Lowercase"}}}}};
+                      {{{"type", "NFC"}}, {{"type", "Precompiled"}}}}};
                },
-               {"normalizer.normalizers[1].type", "Lowercase"}},
-        Change{"NoPreTokenizer",
-               [](Json& j) { j["pre_tokenizer"] = nullptr; },
-               {"pre_tokenizer is missing"}},
-        Change{"Metaspace",
-               [](Json& j) { j["pre_tokenizer"]["type"] = "Metaspace"; },
-               {"pre_tokenizer.type", "Metaspace", "not supported"}},
-        Change{"SplitAlone",
+               {"normalizer.normalizers[1].type", "Precompiled"}},
+        Change{"ReplaceOfNothing",
+               [](Json& j) {
+                 j["normalizer"] = {{"type", "Replace"},
+                                    {"pattern", {{"String", ""}}},
+                                    {"content", "x"}};
+               },
+               {"normalizer.pattern is empty"}},
+        Change{"LongReplacement",
+               [](Json& j) {
+                 j["normalizer"] = {{"type", "Replace"},
+                                    {"pattern", {{"String", "a"}}},
+                                    {"content", std::string(257, 'x')}};
+               },
+               {"normalizer.content has 257 bytes (at most 256)"}},
+        Change{"BadReplacePattern",
+               [](Json& j) {
+                 j["normalizer"] = {{"type", "Replace"},
+                                    {"pattern", {{"Regex", "ab(c"}}},
+                                    {"content", "x"}};
+               },
+               {"normalizer", "offset 4"}},
+        Change{"TooManySteps",
+               [](Json& j) {
+                 Json part = {{"type", "Prepend"}, {"prepend", "x"}};
+                 j["normalizer"] = {{"type", "Sequence"},
+                                    {"normalizers", Json::array()}};
+                 for (int i = 0; i < 17; ++i) {
+                   j["normalizer"]["normalizers"].push_back(part);
+                 }
+               },
+               {"normalizer.normalizers[16].type", "step 17 (at most 16)"}},
+        Change{"PreTokenizer",
+               [](Json& j) { j["pre_tokenizer"]["type"] = "UnicodeScripts"; },
+               {"pre_tokenizer.type", "UnicodeScripts", "not supported"}},
+        Change{"MetaspaceOfTwo",
+               [](Json& j) {
+                 j["pre_tokenizer"] = {{"type", "Metaspace"},
+                                       {"replacement", "__"}};
+               },
+               {"pre_tokenizer.replacement", "not one character"}},
+        Change{"PrependScheme",
+               [](Json& j) {
+                 j["pre_tokenizer"] = {{"type", "Metaspace"},
+                                       {"replacement", "_"},
+                                       {"prepend_scheme", "often"}};
+               },
+               {"pre_tokenizer.prepend_scheme", "often"}},
+        Change{"ContradictingPrefix",
+               [](Json& j) {
+                 j["pre_tokenizer"] = {{"type", "Metaspace"},
+                                       {"replacement", "_"},
+                                       {"add_prefix_space", false},
+                                       {"prepend_scheme", "first"}};
+               },
+               {"pre_tokenizer.prepend_scheme", "contradicts"}},
+        Change{"Behavior",
                [](Json& j) {
                  j["pre_tokenizer"] = {{"type", "Split"},
                                        {"pattern", {{"Regex", "a"}}},
-                                       {"behavior", "Isolated"}};
+                                       {"behavior", "Sideways"}};
                },
-               {"without ByteLevel"}},
+               {"pre_tokenizer.behavior", "Sideways"}},
+        Change{"ByteLevelDecoderAlone",
+               [](Json& j) { j["pre_tokenizer"] = nullptr; },
+               {"decoder and pre_tokenizer"}},
+        Change{"ByteLevelPreTokenizerAlone",
+               [](Json& j) { j["decoder"]["type"] = "Fuse"; },
+               {"decoder and pre_tokenizer"}},
+        Change{"StripBeforeFuse",
+               [](Json& j) {
+                 j["decoder"] = {{"type", "Strip"},
+                                 {"content", " "},
+                                 {"start", 1},
+                                 {"stop", 0}};
+               },
+               {"decoder.type", "before Fuse"}},
+        Change{"ReplaceAfterFuse",
+               [](Json& j) {
+                 j["decoder"] = {
+                     {"type", "Sequence"},
+                     {"decoders", {{{"type", "Fuse"}}, {{"type", "Replace"}}}}};
+               },
+               {"decoder.decoders[1].type", "after Fuse"}},
+        Change{"StripOfTheEnd",
+               [](Json& j) {
+                 j["decoder"] = {{"type", "Sequence"},
+                                 {"decoders",
+                                  {{{"type", "Fuse"}},
+                                   {{"type", "Strip"},
+                                    {"content", " "},
+                                    {"start", 0},
+                                    {"stop", 1}}}}};
+               },
+               {"decoder.decoders[1].stop"}},
         Change{"SplitAfterByteLevel",
                [](Json& j) {
                  j["pre_tokenizer"] = {
@@ -197,13 +281,6 @@ INSTANTIATE_TEST_SUITE_P(
                       {j["pre_tokenizer"], {{"type", "Split"}}}}};
                },
                {"pre_tokenizer.pretokenizers[1].type", "after ByteLevel"}},
-        Change{"Behavior",
-               [](Json& j) {
-                 j["pre_tokenizer"] = {{"type", "Split"},
-                                       {"pattern", {{"Regex", "a"}}},
-                                       {"behavior", "Contiguous"}};
-               },
-               {"pre_tokenizer.behavior", "Contiguous"}},
         Change{"BadPattern",
                [](Json& j) {
                  j["pre_tokenizer"] = {{"type", "Sequence"},
@@ -234,19 +311,19 @@ TEST(TokenizerJsonTest, RefusesTwoEqualNames) {
   ExpectRefused(
       ParseTokenizerJson(R"({"model":{"vocab":{"a":1,"b":2,"a":3}}})", 300)
           .status(),
-      {"\"a\" occurs twice"});
+      {"has the key 'a' twice"});
 }
 
 TEST(TokenizerJsonTest, RefusesADeepDocument) {
   const std::string deep(1000000, '[');
   ExpectRefused(ParseTokenizerJson("{\"a\":" + deep, 300).status(),
-                {"nested more than 16"});
+                {"nested deeper than 16"});
 }
 
 TEST(TokenizerJsonTest, RefusesAHugeFile) {
   ExpectRefused(
       ParseTokenizerJson(std::string((64 << 20) + 1, ' '), 300).status(),
-      {"67108865 bytes (at most 67108864)"});
+      {"67108865 bytes, the limit is 67108864"});
 }
 
 // A file cut anywhere is refused, not half read.

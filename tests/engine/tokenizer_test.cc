@@ -1,106 +1,14 @@
 #include "engine/tokenizer.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "engine/base/utf8.h"
-#include "tests/support/bpe_json.h"
 #include "tests/support/fake_tokenizer.h"
 
 namespace reprise {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
-// A model folder that goes away with the test.
-class TokenizerTest : public testing::Test {
- protected:
-  TokenizerTest()
-      : dir_(std::filesystem::temp_directory_path() /
-             ("reprise_tokenizer_test_" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(dir_);
-  }
-  ~TokenizerTest() override { std::filesystem::remove_all(dir_); }
-
-  void WriteFile(const std::string& name, const std::string& contents) {
-    std::ofstream(dir_ / name, std::ios::binary) << contents;
-  }
-  absl::StatusOr<std::unique_ptr<Tokenizer>> Load(int64_t vocab_size) {
-    return LoadTokenizer(dir_.string(), vocab_size);
-  }
-
-  std::filesystem::path dir_;
-};
-
-TEST_F(TokenizerTest, FileThatIsTooLargeIsRefusedUnread) {
-  constexpr uintmax_t kLimit = 64 << 20;
-  WriteFile("tokenizer.json", "");
-  std::filesystem::resize_file(dir_ / "tokenizer.json", kLimit + 1);  // sparse
-  const absl::Status large = Load(256).status();
-  EXPECT_EQ(large.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(
-      std::string(large.message()),
-      HasSubstr("tokenizer.json has 67108865 bytes (at most 67108864)"));
-  // One byte less is read, and is no JSON.
-  std::filesystem::resize_file(dir_ / "tokenizer.json", kLimit);
-  const absl::Status zeros = Load(256).status();
-  EXPECT_EQ(zeros.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(zeros.message()), Not(HasSubstr("at most")));
-}
-
-TEST_F(TokenizerTest, ReadsRawBytesWhereThereIsNoFile) {
-  auto tokenizer = Load(300);
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const Tokenizer& bytes = **tokenizer;
-  EXPECT_EQ(bytes.kind(), "bytes");
-  EXPECT_EQ(bytes.vocab_size(), 300);
-  EXPECT_THAT(*bytes.Encode(std::string_view("a\0\xFF\xC3\xA9", 5), false),
-              ElementsAre(97, 0, 255, 195, 169));
-  EXPECT_THAT(*bytes.Encode("", true), ElementsAre());
-  EXPECT_EQ(bytes.TokenBytes(0), std::string_view("\0", 1));
-  EXPECT_EQ(bytes.TokenBytes(255), "\xFF");
-  for (const int32_t id : {-1, 256, 299, 300}) {
-    EXPECT_EQ(bytes.TokenBytes(id), "") << id;
-    EXPECT_FALSE(bytes.IsSpecial(id)) << id;
-  }
-  EXPECT_EQ(bytes.FindToken("a"), 97);
-  EXPECT_EQ(bytes.FindToken("ab"), std::nullopt);
-}
-
-TEST_F(TokenizerTest, RefusesRawBytesForAVocabularyThatIsNoBytes) {
-  EXPECT_EQ(Load(255).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(Load(256).ok());
-  EXPECT_TRUE(Load(512).ok());
-  EXPECT_EQ(Load(513).status().code(), absl::StatusCode::kNotFound);
-}
-
-TEST_F(TokenizerTest, ReadsTokenizerJsonWhereThereIsOne) {
-  WriteFile("tokenizer.json", BpeJson({{"a", "b"}}).dump());
-  auto tokenizer = Load(257);
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  EXPECT_EQ((*tokenizer)->kind(), "bpe");
-  EXPECT_THAT(*(*tokenizer)->Encode("abc", false), ElementsAre(256, 99));
-  EXPECT_EQ(Load(256).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST_F(TokenizerTest, RefusesAFolderWithAnotherKindOfTokenizer) {
-  WriteFile("tokenizer.model", "x");
-  const absl::Status status = Load(32000).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("tokenizer.model"));
-}
-
-TEST_F(TokenizerTest, RefusesATokenizerJsonThatIsNoFile) {
-  std::filesystem::create_directory(dir_ / "tokenizer.json");
-  EXPECT_EQ(Load(300).status().code(), absl::StatusCode::kInvalidArgument);
-}
 
 TEST(DecodeTest, SkipsSpecialTokensUnlessAsked) {
   const FakeTokenizer tokenizer({"<eos>", "<user>", "a", "\xC3", "\xA9"});
@@ -109,6 +17,59 @@ TEST(DecodeTest, SkipsSpecialTokensUnlessAsked) {
   EXPECT_EQ(Decode(tokenizer, ids, /*keep_special=*/false), "a\xC3\xA9");
   EXPECT_EQ(Decode(tokenizer, ids, /*keep_special=*/true),
             "a\xEF\xBF\xBD<eos>\xEF\xBF\xBD<eos>");
+}
+
+TEST(DecodeTest, DropsSpacesFromTheBeginningByTheRules) {
+  FakeTokenizer tokenizer(
+      {"<eos>", "<user>", " ", " a", "b", "\xC3", "", "  a b"});
+  const auto decode = [&](std::vector<int32_t> ids, bool keep_special = false) {
+    return Decode(tokenizer, ids, keep_special);
+  };
+  EXPECT_EQ(decode({3, 3}), " a a");
+  tokenizer.rules.leading_spaces = 1;
+  EXPECT_EQ(decode({3, 3}), "a a");
+  EXPECT_EQ(decode({2}), "");
+  EXPECT_EQ(decode({2, 3}), " a");
+  EXPECT_EQ(decode({4, 3}), "b a");
+  EXPECT_EQ(decode({6, 3}), "a");  // no bytes, no beginning
+  // Special tokens are no text unless they are kept.
+  EXPECT_EQ(decode({0, 3}), "a");
+  EXPECT_EQ(decode({0, 3}, /*keep_special=*/true), "<eos> a");
+  tokenizer.rules.leading_spaces = 3;
+  EXPECT_EQ(decode({2, 2, 3}), "a");
+  EXPECT_EQ(decode({2, 2, 2, 3}), " a");
+  tokenizer.rules.one_space_a_token = true;
+  EXPECT_EQ(decode({2, 2, 3}), "a");
+  EXPECT_EQ(decode({7, 3}), " a b a");
+  tokenizer.rules = {.drop_first_spaces = true};
+  EXPECT_EQ(decode({7, 3}), "ab a");
+  EXPECT_EQ(decode({2, 3}), " a");
+  EXPECT_EQ(decode({0, 7}), "ab");
+}
+
+TEST(DecodeTest, ReplacesEachByteByTheRules) {
+  FakeTokenizer tokenizer({"<eos>", "<user>", "a", "\xF0", "\x9F", "\x98"});
+  const std::string r(kReplacementCharacter);
+  const auto decode = [&](std::vector<int32_t> ids) {
+    return Decode(tokenizer, ids, /*keep_special=*/false);
+  };
+  EXPECT_EQ(decode({3, 4, 5, 2, 3, 4}), r + "a" + r);
+  EXPECT_EQ(ShowUnfinished(tokenizer, "\xF0\x9F"), r);
+  tokenizer.rules.replace_each_byte = true;
+  EXPECT_EQ(decode({3, 4, 5, 2, 3, 4}), r + r + r + "a" + r + r);
+  EXPECT_EQ(ShowUnfinished(tokenizer, "\xF0\x9F"), r + r);
+  EXPECT_EQ(ShowUnfinished(tokenizer, ""), "");
+}
+
+TEST(StreamDecoderTest, KeepsSpacesOfATextThatGoesOn) {
+  FakeTokenizer tokenizer({"<eos>", "<user>", " a"});
+  tokenizer.rules = {.leading_spaces = 1, .drop_first_spaces = true};
+  StreamDecoder going_on(tokenizer);
+  EXPECT_EQ(going_on.Push(2), " a");
+  StreamDecoder beginning = StreamDecoder::AtStart(tokenizer);
+  EXPECT_EQ(beginning.Push(0), "");
+  EXPECT_EQ(beginning.Push(2), "a");
+  EXPECT_EQ(beginning.Push(2), " a");
 }
 
 TEST(StreamDecoderTest, HoldsBytesOfAnUnfinishedCharacter) {
@@ -162,8 +123,17 @@ TEST(StreamDecoderTest, AddsUpToDecodeForAnySplit) {
       ASSERT_LE(decoder.pending().size(), 3u);
       text += part;
     }
-    if (!decoder.pending().empty()) text += kReplacementCharacter;
-    ASSERT_EQ(text, Decode(tokenizer, ids, /*keep_special=*/false));
+    text += ShowUnfinished(tokenizer, decoder.pending());
+    std::string bytes;
+    for (const int32_t id : ids) {
+      if (id >= 2) bytes += pieces[id];
+    }
+    std::string whole;
+    const size_t unfinished =
+        AppendValidUtf8(bytes, Utf8Replacement::kMaximalPart, &whole);
+    if (unfinished > 0) whole += kReplacementCharacter;
+    ASSERT_EQ(text, whole);
+    ASSERT_EQ(Decode(tokenizer, ids, /*keep_special=*/false), whole);
   }
 }
 

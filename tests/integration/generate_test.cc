@@ -33,6 +33,21 @@ class GenerateTest : public ::testing::Test {
   TestServer server_;
 };
 
+// The tokenizer of the test has no piece for "<" but in "<eos>": as text, the
+// name cannot be encoded.
+TEST_F(GenerateTest, NamesOfSpecialTokensAreTextUnlessAllowed) {
+  v1::GenerateRequest request = TextRequest("abc <eos>d", 2);
+  EXPECT_EQ(Run(request).status.error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  request.set_allow_special_tokens(false);
+  EXPECT_EQ(Run(request).status.error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  request.set_allow_special_tokens(true);
+  const Completion c = Run(request);
+  ASSERT_TRUE(c.status.ok()) << c.status.error_message();
+  EXPECT_EQ(c.started.prompt_tokens(), 4u);  // "abc", " ", "<eos>", "d"
+}
+
 TEST_F(GenerateTest, StreamIsStartedThenDeltasThenFinished) {
   v1::GenerateRequest request = TextRequest("abc d", 20);
   request.set_request_id("r1");

@@ -240,6 +240,18 @@ TEST_F(SessionsTest, CancelledTurnKeepsOrRollsBackAsAsked) {
   }
 }
 
+// As in GenerateTest: "<" is no text.
+TEST_F(SessionsTest, AppendReadsNamesOfSpecialTokensAsTextUnlessAllowed) {
+  v1::AppendRequest request;
+  request.set_session_id("special");
+  request.set_create_session(true);
+  request.set_text("abc<eos>");
+  Call<v1::AppendResponse>(&Stub::Append, request, kInvalidArgument);
+  request.set_allow_special_tokens(true);
+  const auto response = Call<v1::AppendResponse>(&Stub::Append, request);
+  EXPECT_EQ(response.prompt_tokens(), 2u);
+}
+
 TEST_F(SessionsTest, AppendReadsAndCommits) {
   v1::AppendRequest request;
   request.set_session_id("s");

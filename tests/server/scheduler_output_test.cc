@@ -108,6 +108,29 @@ TEST(SchedulerOutputTest, EveryDeltaIsWholeUtf8AndUsageGrows) {
   }
 }
 
+// Behind special tokens alone the completion begins the text, and loses the
+// space that the tokenizer puts there; behind anything else it goes on.
+TEST(SchedulerOutputTest, OnlyATextThatBeginsLosesItsFirstSpace) {
+  SchedulerRig::Options options;
+  options.tokenizer.rules.leading_spaces = 1;
+  SchedulerRig rig(std::move(options));
+  const int32_t space = *rig.tokenizer.FindToken(" ");
+  const auto complete = [&](const std::string& id, std::vector<int32_t> prompt,
+                            int64_t count) {
+    TurnRequest request = MakeTurn(id, std::move(prompt), count);
+    Force(request, space);
+    return rig.Run(request).text();
+  };
+  EXPECT_EQ(complete("", {FakeTokenizer::kUser}, 3), "  ");
+  EXPECT_EQ(complete("", rig.Encode("a"), 3), "   ");
+  EXPECT_EQ(complete("", {FakeTokenizer::kUser, rig.Encode("a")[0]}, 3), "   ");
+  // Over two turns: what was read before counts.
+  EXPECT_EQ(complete("s", {FakeTokenizer::kUser}, 0), "");
+  EXPECT_EQ(complete("s", {}, 2), " ");
+  EXPECT_EQ(complete("s", {}, 2), "  ");
+  EXPECT_EQ(complete("s", {FakeTokenizer::kUser}, 2), "  ");
+}
+
 TEST(SchedulerOutputTest, AnUnfinishedCharacterWaitsForTheNextTurn) {
   SchedulerRig rig;
   const int32_t lead = *rig.tokenizer.FindToken("\xC3");

@@ -236,6 +236,26 @@ TEST(SchedulerStopTest, ACutBehindACharacterOfTwoTurnsDoublesNoBytes) {
   }
 }
 
+// The same with a tokenizer that shows U+FFFD for every byte.
+TEST(SchedulerStopTest, ACutBehindABrokenCharacterDropsAllOfItsSigns) {
+  SchedulerRig::Options options;
+  options.tokenizer =
+      FakeTokenizer({"<eos>", "<user>", "a", "b", "\xF0\x9F", "ab"});
+  options.tokenizer.rules.replace_each_byte = true;
+  options.engine.vocab_size = 6;
+  SchedulerRig rig(std::move(options));
+  TurnRequest first = MakeTurn("s", {2}, 1);
+  first.sampling.logit_bias = {{4, 100.0f}};
+  rig.Run(first);
+  TurnRequest second = MakeTurn("s", {}, 5);
+  second.sampling.logit_bias = {{5, 100.0f}};
+  second.stop = {"b"};
+  EXPECT_EQ(rig.Run(second).text(),
+            "\xEF\xBF\xBD\xEF\xBF\xBD"
+            "a");
+  EXPECT_EQ(rig.Look("s").tokens, (std::vector<int32_t>{2, 4, 2}));
+}
+
 TEST(SchedulerStopTest, TextThatNoTokensMakeFailsTheTurnAndKeepsTheSession) {
   SchedulerRig::Options options;
   options.tokenizer = FakeTokenizer({"<eos>", "<user>", "ab", "x"});

@@ -62,6 +62,9 @@ class FakeTokenizer : public Tokenizer {
   }
   uint64_t fingerprint() const override { return 1; }
   std::string_view kind() const override { return "fake"; }
+  DecodingRules decoding_rules() const override { return rules; }
+
+  DecodingRules rules;
 
  private:
   std::vector<std::string> pieces_;

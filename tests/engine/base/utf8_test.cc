@@ -63,9 +63,12 @@ struct Definition {
   }
 };
 
+constexpr Utf8Replacement kMaximalPart = Utf8Replacement::kMaximalPart;
+
 std::string Replace(std::string_view text) {
   std::string result;
-  if (AppendValidUtf8(text, &result) > 0) result += kReplacementCharacter;
+  if (AppendValidUtf8(text, kMaximalPart, &result) > 0)
+    result += kReplacementCharacter;
   return result;
 }
 
@@ -77,6 +80,9 @@ TEST(Utf8Test, EveryScalarValueIsOneCharacter) {
     ASSERT_EQ(unit.kind, Utf8Unit::kCharacter) << code;
     ASSERT_EQ(unit.size, bytes.size()) << code;
     ASSERT_EQ(DecodeUtf8Character(bytes), code);
+    std::string appended = "x";
+    ASSERT_TRUE(AppendUtf8(code, &appended));
+    ASSERT_EQ(appended, "x" + bytes) << code;
   }
 }
 
@@ -120,11 +126,29 @@ TEST(Utf8Test, FindsTheFirstInvalidByte) {
   EXPECT_EQ(FindInvalidUtf8("h\xE2\x82"), 1u);
 }
 
+TEST(Utf8Test, AppendsNothingThatIsNoCharacter) {
+  std::string text;
+  for (const char32_t code : {0xD800, 0xDBFF, 0xDFFF, 0x110000}) {
+    EXPECT_FALSE(AppendUtf8(code, &text));
+  }
+  EXPECT_FALSE(AppendUtf8(0xFFFFFFFF, &text));
+  EXPECT_EQ(text, "");
+}
+
+TEST(Utf8Test, ReplacesEachByteIfAsked) {
+  std::string text;
+  EXPECT_EQ(AppendValidUtf8("a\xF0\x9F\x98!\xC3\xA9\xFF\xE2\x82",
+                            Utf8Replacement::kEachByte, &text),
+            2u);
+  const std::string r(kReplacementCharacter);
+  EXPECT_EQ(text, "a" + r + r + r + "!\xC3\xA9" + r);
+}
+
 TEST(Utf8Test, LeavesOutAnUnfinishedCharacterAtTheEnd) {
   std::string text;
-  EXPECT_EQ(AppendValidUtf8("ab\xF0\x9F\x98", &text), 3u);
+  EXPECT_EQ(AppendValidUtf8("ab\xF0\x9F\x98", kMaximalPart, &text), 3u);
   EXPECT_EQ(text, "ab");
-  EXPECT_EQ(AppendValidUtf8("\xF0\x9F\x98\x80", &text), 0u);
+  EXPECT_EQ(AppendValidUtf8("\xF0\x9F\x98\x80", kMaximalPart, &text), 0u);
   EXPECT_EQ(text, "ab\xF0\x9F\x98\x80");
 }
 
