@@ -214,8 +214,8 @@ class Progress:
         percent = 100 * self._done // self._total
         step = 1 if self._live else 10
         if not self._quiet and percent >= self._shown + step:
-            self._shown = percent
-            text = (f"{percent:3d} % of {self._total / 1e6:.1f} MB")
+            self._shown = percent - percent % step
+            text = f"{percent:3d} % of {self._total / 1e6:.1f} MB"
             print(f"\r{text}" if self._live else text, file=sys.stderr,
                   end="" if self._live else "\n", flush=True)
 
