@@ -78,6 +78,26 @@ struct Client::Impl {
     return response;
   }
 
+  // One call that answers with a stream.
+  template <typename Request, typename Response>
+  absl::Status Stream(std::unique_ptr<grpc::ClientReader<Response>> (
+                          v1::Inference::Stub::*method)(grpc::ClientContext*,
+                                                        const Request&),
+                      const Request& request,
+                      absl::FunctionRef<bool(const Response&)> on_message,
+                      Cancellation* cancellation) {
+    grpc::ClientContext context;
+    CancellationScope scope(cancellation, context);
+    auto reader = ((*inference).*method)(&context, request);
+    Response message;
+    bool go_on = true;
+    while (go_on && reader->Read(&message)) go_on = on_message(message);
+    if (go_on) return FromGrpc(reader->Finish());
+    context.TryCancel();
+    reader->Finish();  // drops the messages that are still under way
+    return absl::CancelledError("the caller wanted no more messages");
+  }
+
   ClientOptions options;
   std::shared_ptr<grpc::Channel> channel;  // shared: with its stubs, by gRPC
   std::unique_ptr<v1::Inference::Stub> inference;
@@ -119,16 +139,14 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
 absl::Status Client::Generate(const v1::GenerateRequest& request,
                               OnMessage on_message,
                               Cancellation* cancellation) {
-  grpc::ClientContext context;
-  CancellationScope scope(cancellation, context);
-  auto reader = impl_->inference->Generate(&context, request);
-  v1::GenerateResponse message;
-  bool go_on = true;
-  while (go_on && reader->Read(&message)) go_on = on_message(message);
-  if (go_on) return FromGrpc(reader->Finish());
-  context.TryCancel();
-  reader->Finish();  // drops the messages that are still under way
-  return absl::CancelledError("the caller wanted no more messages");
+  return impl_->Stream<v1::GenerateRequest, v1::GenerateResponse>(
+      &v1::Inference::Stub::Generate, request, on_message, cancellation);
+}
+
+absl::Status Client::Score(const v1::ScoreRequest& request, OnScores on_message,
+                           Cancellation* cancellation) {
+  return impl_->Stream<v1::ScoreRequest, v1::ScoreResponse>(
+      &v1::Inference::Stub::Score, request, on_message, cancellation);
 }
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(

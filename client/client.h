@@ -49,8 +49,8 @@ struct ClientOptions {
   std::string address = "127.0.0.1:8980";  // HOST:PORT, or any gRPC target
   // How long Connect waits for a server that does not say no.
   int64_t connect_timeout_ms = 5'000;
-  // For every call but Generate, Append and the ones that move a state; 0 =
-  // none.
+  // For every call but Generate, Score, Append and the ones that move a state;
+  // 0 = none.
   int64_t call_timeout_ms = 30'000;
 };
 
@@ -68,6 +68,7 @@ class Client {
 
   // Called for each message of a stream; false ends the call.
   using OnMessage = absl::FunctionRef<bool(const v1::GenerateResponse&)>;
+  using OnScores = absl::FunctionRef<bool(const v1::ScoreResponse&)>;
 
   // Streams one completion and returns its end. Cancelled if `on_message`
   // returned false or `cancellation`, which may be null, was cancelled: the
@@ -75,6 +76,10 @@ class Client {
   absl::Status Generate(const v1::GenerateRequest& request,
                         OnMessage on_message,
                         Cancellation* cancellation = nullptr);
+
+  // Streams the log-probabilities of a text; ends as Generate does.
+  absl::Status Score(const v1::ScoreRequest& request, OnScores on_message,
+                     Cancellation* cancellation = nullptr);
 
   absl::StatusOr<v1::TokenizeResponse> Tokenize(
       const v1::TokenizeRequest& request);

@@ -89,6 +89,21 @@ constexpr char kTokenizeFooter[] =
     "  reprise tokenize 'In the beginning'\n"
     "  reprise tokenize - --json < chapter1.txt | jq '.ids | length'";
 
+constexpr char kScoreFooter[] =
+    "Shows how well the model foretells the text: perplexity, nats for each\n"
+    "token, bits for each byte (which compare models with other tokens, too).\n"
+    "The first token has nothing before it and is not scored.\n"
+    "\n"
+    "With --json each message of the stream is one line of protobuf JSON: the\n"
+    "log-probabilities of the next tokens in \"tokens\", and in \"totals\" "
+    "what\n"
+    "is known so far; the last line has them all.\n"
+    "\n"
+    "Examples:\n"
+    "  reprise score 'In the beginning God created the heaven and the earth.'\n"
+    "  reprise score --file=chapter1.txt\n"
+    "  reprise score - --json < chapter1.txt | jq .totals | tail -n 7";
+
 // The subcommand that picks `command` when it is given.
 CLI::App& AddCommand(CLI::App& parent, const std::string& name,
                      const std::string& description, Command command,
@@ -174,6 +189,31 @@ void AddSessions(CLI::App& root, CommandLine& line) {
          line);
 }
 
+void AddScore(CLI::App& root, CommandLine& line) {
+  CLI::App& app =
+      AddCommand(root, "score", "Shows how likely a text is to the model",
+                 Command::kScore, line);
+  CLI::Option* text =
+      app.add_option("TEXT", line.text, "The text; - reads stdin")
+          ->type_name("");
+  app.add_option("--file", line.file, "Reads the text from a file instead")
+      ->type_name("FILE")
+      ->excludes(text);
+  AddNumber<uint32_t>(app, "Options", "--logprobs",
+                      "Alternatives for each token, 0..20; needs --json",
+                      [&line](uint32_t n) { line.score.set_logprobs(n); });
+  app.add_flag_callback(
+      "--special-tokens",
+      [&line] { line.score.set_allow_special_tokens(true); },
+      "Names of special tokens in the text mean them");
+  app.add_option_function<std::string>(
+         "--request-id",
+         [&line](const std::string& id) { line.score.set_request_id(id); },
+         "Names the request in the server's log")
+      ->type_name("ID");
+  app.footer(kScoreFooter);
+}
+
 void AddTokenize(CLI::App& root, CommandLine& line) {
   CLI::App& app = AddCommand(root, "tokenize", "Shows the tokens of a text",
                              Command::kTokenize, line);
@@ -209,6 +249,13 @@ std::string FindConflict(const CommandLine& line) {
     return "--logprobs, --prompt-logprobs and --token-ids are only shown with "
            "--json";
   }
+  if (line.command == Command::kScore && line.text.empty() &&
+      line.file.empty()) {
+    return "TEXT or --file is required";
+  }
+  if (!line.json && line.score.has_logprobs()) {
+    return "--logprobs is only shown with --json";
+  }
   if (line.json && line.echo) return "--echo does not go with --json";
   if (!line.request.has_session_id() &&
       (line.request.has_expected_revision() || line.request.has_commit())) {
@@ -221,6 +268,7 @@ std::string FindConflict(const CommandLine& line) {
 absl::Status CheckTexts(const CommandLine& line) {
   RETURN_IF_ERROR(CheckUtf8(line.request.session_id(), "--session"));
   RETURN_IF_ERROR(CheckUtf8(line.request.request_id(), "--request-id"));
+  RETURN_IF_ERROR(CheckUtf8(line.score.request_id(), "--request-id"));
   for (const std::string& stop : line.request.stopping().stop()) {
     RETURN_IF_ERROR(CheckUtf8(stop, "--stop"));
   }
@@ -289,6 +337,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   AddComplete(app, line);
   AddChat(app, line);
   AddSessions(app, line);
+  AddScore(app, line);
   AddTokenize(app, line);
   AddCommand(app, "model", "Shows what the server serves", Command::kModel,
              line);

@@ -23,6 +23,7 @@ enum class Command {
   kSessionsResume,
   kSessionsFork,
   kSessionsDelete,
+  kScore,
   kTokenize,
   kModel,
 };
@@ -34,7 +35,7 @@ struct CommandLine {
   int64_t connect_timeout_ms = 5'000;
   bool json = false;
   bool verbose = false;
-  // complete and tokenize; "-" stands for stdin.
+  // complete, score and tokenize; "-" stands for stdin.
   std::string text;
   // complete and chat: all but the text.
   v1::GenerateRequest request;
@@ -43,6 +44,9 @@ struct CommandLine {
   std::vector<std::string> ids;
   v1::ForkSessionRequest fork;
   uint32_t page_size = 100;
+  // score: instead of the text, the name of a file that holds it, or empty
+  std::string file;
+  v1::ScoreRequest score;  // all but the text
   // tokenize
   bool special_tokens = false;
 };

@@ -93,6 +93,8 @@ absl::StatusOr<int> Dispatch(const CommandLine& line,
       return RunComplete(line, context);
     case Command::kChat:
       return RunChat(line, context);
+    case Command::kScore:
+      return RunScore(line, context);
     case Command::kTokenize:
       RETURN_IF_ERROR(RunTokenize(line, context));
       return 0;

@@ -39,9 +39,11 @@ absl::StatusOr<std::string> GetText(const CommandLine& line,
 absl::Status PrintJson(const google::protobuf::Message& message,
                        Terminal& terminal);
 
-// Both return the exit code: 0, or kInterruptedExitCode.
+// These return the exit code: 0, or kInterruptedExitCode.
 absl::StatusOr<int> RunComplete(const CommandLine& line,
                                 const CommandContext& context);
+absl::StatusOr<int> RunScore(const CommandLine& line,
+                             const CommandContext& context);
 absl::StatusOr<int> RunChat(const CommandLine& line,
                             const CommandContext& context);
 

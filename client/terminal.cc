@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -76,6 +77,19 @@ void Terminal::Error(std::string_view text) {
 void Terminal::Prompt(std::string_view text) {
   if (interactive()) EndLine();
   WriteError(text, /*dim=*/true);
+}
+
+void Terminal::Progress(std::string_view text) {
+  if (!options_.err_is_terminal || (text.empty() && progress_size_ == 0)) {
+    return;
+  }
+  // Spaces over what is left of the line before; a terminal needs to know no
+  // more than carriage return.
+  std::string line(text);
+  line.resize(std::max(line.size(), progress_size_), ' ');
+  progress_size_ = text.size();
+  WriteError(line, /*dim=*/true);
+  WriteAll(options_.err_fd, "\r");
 }
 
 bool Terminal::out_closed() const { return out_errno_ == EPIPE; }

@@ -4,6 +4,7 @@
 #ifndef CLIENT_TERMINAL_H_
 #define CLIENT_TERMINAL_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,6 +45,11 @@ class Terminal {
   // Text on stderr without a newline.
   void Prompt(std::string_view text);
 
+  // A line on stderr that the next one is written over, if that is a terminal;
+  // otherwise nothing. An empty one takes it away: do that before anything else
+  // is written.
+  void Progress(std::string_view text);
+
   bool out_is_terminal() const { return options_.out_is_terminal; }
   // Someone looks at both streams: spinners and summaries are welcome.
   bool interactive() const {
@@ -63,6 +69,7 @@ class Terminal {
   const TerminalOptions options_;
   int out_errno_ = 0;  // of the first failed write
   bool at_line_start_ = true;
+  size_t progress_size_ = 0;  // characters of the line that stands there
 };
 
 // A turning bar on stderr from construction to destruction or Stop, if the

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/log.h"
+#include "engine/base/parallel.h"
 #include "engine/philox.h"
 
 namespace reprise {
@@ -329,6 +330,18 @@ SampledToken ScoreToken(std::span<const float> logits, int32_t token,
   FindTop(logits, top, &result.top);
   for (TokenLogprob& entry : result.top) entry.logprob = logprob(entry.logprob);
   return result;
+}
+
+std::vector<SampledToken> ScoreTokens(MatrixView<const float> logits,
+                                      std::span<const int32_t> tokens,
+                                      int32_t top) {
+  CHECK(logits.rows == std::ssize(tokens));
+  std::vector<SampledToken> scores(tokens.size());
+  ParallelFor(logits.rows, [&](int64_t row) {
+    const auto i = static_cast<size_t>(row);
+    scores[i] = ScoreToken(logits.RowSpan(row), tokens[i], top);
+  });
+  return scores;
 }
 
 }  // namespace reprise

@@ -36,6 +36,7 @@
 
 #include "absl/status/status.h"
 #include "engine/state/snapshot.h"
+#include "engine/tensor.h"
 
 namespace reprise {
 
@@ -139,6 +140,10 @@ void GrowWindow(const SamplingParams& params, SamplerMemory& memory);
 // logits are treated as -infinity; tokens that have it are not among the top.
 SampledToken ScoreToken(std::span<const float> logits, int32_t token,
                         int32_t top);
+// The same for each row of `logits` and its token, rows in ParallelFor.
+std::vector<SampledToken> ScoreTokens(MatrixView<const float> logits,
+                                      std::span<const int32_t> tokens,
+                                      int32_t top);
 
 }  // namespace reprise
 

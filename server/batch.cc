@@ -119,7 +119,9 @@ void Batch::Add(std::unique_ptr<Turn> added) {
       turn, std::make_unique<Sequence>(turn.request, tokenizer_,
                                        engine_.layout(), std::move(lease))));
   Completion& first = *turn.completions.front();
-  if (!turn.request.prompt_logprobs) PushStarted(turn);
+  if (turn.request.prompt_logprobs != PromptLogprobs::kWithStarted) {
+    PushStarted(turn);
+  }
   if (first.sequence->prompt_read()) PromptRead(turn);
   if (first.sequence->ended()) Finish(first);
 }
@@ -133,7 +135,7 @@ void Batch::PromptRead(Turn& turn) {
   turn.prompt_read_ns = clock_.MonotonicNs();
   metrics_.AddPromptTokens(turn.usage.prompt_tokens, turn.usage.cached_tokens);
   Sequence& first = *turn.completions.front()->sequence;
-  if (turn.request.prompt_logprobs) {
+  if (turn.request.prompt_logprobs == PromptLogprobs::kWithStarted) {
     turn.started.prompt_logprobs = first.TakePromptLogprobs();
     PushStarted(turn);
   }
@@ -152,17 +154,26 @@ void Batch::PromptRead(Turn& turn) {
 bool Batch::FillPlan() {
   active_.clear();
   plannable_.clear();
-  for (const std::unique_ptr<Turn>& turn : turns_) {
-    for (const std::unique_ptr<Completion>& completion : turn->completions) {
-      const Sequence& sequence = *completion->sequence;
-      if (sequence.ended()) continue;
-      active_.push_back(completion.get());
-      plannable_.push_back({.prefill_tokens = sequence.prefill_tokens(),
-                            .paused = turn->full && sequence.decoding()});
+  // The planner serves in this order. A text that is only scored may be long,
+  // and nobody waits for its first token.
+  for (const bool streamed : {false, true}) {
+    for (const std::unique_ptr<Turn>& turn : turns_) {
+      if (StreamsPrompt(turn->request) == streamed) AddPlannable(*turn);
     }
   }
   PlanStep(plannable_, options_.prefill_rows, engine_.max_rows(), plan_);
   return !plan_.empty();
+}
+
+void Batch::AddPlannable(const Turn& turn) {
+  for (const std::unique_ptr<Completion>& completion : turn.completions) {
+    const Sequence& sequence = *completion->sequence;
+    if (sequence.ended()) continue;
+    const bool streams = sequence.decoding() || StreamsPrompt(turn.request);
+    active_.push_back(completion.get());
+    plannable_.push_back({.prefill_tokens = sequence.prefill_tokens(),
+                          .paused = turn.full && streams});
+  }
 }
 
 bool Batch::Step() {
@@ -277,7 +288,9 @@ bool Batch::EndTurns() {
 
 void Batch::Interrupt(Turn& turn, FinishReason reason, bool keep) {
   const bool read = turn.completions.front()->sequence->prompt_read();
-  if (!read && turn.request.prompt_logprobs) PushStarted(turn);
+  if (!read && turn.request.prompt_logprobs == PromptLogprobs::kWithStarted) {
+    PushStarted(turn);
+  }
   // Completions that had not begun yet hold their slots all the same.
   for (size_t i = 1; i < turn.leases->size(); ++i) {
     FinishedEvent event;

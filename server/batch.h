@@ -62,6 +62,7 @@ class Batch {
   void PromptRead(Turn& turn);
   void Interrupt(Turn& turn, FinishReason reason, bool keep);
   bool FillPlan();
+  void AddPlannable(const Turn& turn);
   void Advance(Completion& completion, int64_t rows, MatrixView<float> logits);
   void CountToken(Completion& completion);
   void ObserveStep(int64_t start_ns);

@@ -1,5 +1,6 @@
 #include "server/inference_service.h"
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "server/inference_service_request.h"
 #include "server/inference_service_response.h"
 #include "server/inference_service_rpc.h"
+#include "server/inference_service_score.h"
 
 namespace reprise {
 namespace {
@@ -52,7 +54,8 @@ absl::Status Detokenize(const v1::DetokenizeRequest& request,
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
     grpc::CallbackServerContext* rpc, const v1::GenerateRequest* request) {
-  return GenerateCall::Start(context_, rpc, request);
+  return GenerateCall::Start(
+      std::make_shared<GenerateCall>(context_, rpc, request));
 }
 
 grpc::ServerUnaryReactor* InferenceService::Tokenize(
@@ -72,9 +75,8 @@ grpc::ServerUnaryReactor* InferenceService::Detokenize(
 }
 
 grpc::ServerWriteReactor<v1::ScoreResponse>* InferenceService::Score(
-    grpc::CallbackServerContext*, const v1::ScoreRequest*) {
-  return new RefusedWriter<v1::ScoreResponse>(
-      absl::UnimplementedError("Score is not built yet"));
+    grpc::CallbackServerContext* rpc, const v1::ScoreRequest* request) {
+  return ScoreCall::Start(std::make_shared<ScoreCall>(context_, rpc, request));
 }
 
 grpc::ServerUnaryReactor* InferenceService::GetModel(

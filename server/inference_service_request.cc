@@ -35,6 +35,15 @@ uint64_t DrawSeed() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
+absl::Status ApplyRequestId(const std::string& id, TurnRequest& turn) {
+  if (id.size() > kMaxRequestIdBytes) {
+    return Invalid("request_id", id.size(), " bytes are more than ",
+                   kMaxRequestIdBytes);
+  }
+  turn.request_id = id;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SamplingParams> ToSampling(const v1::SamplingOptions& options,
                                           int64_t vocab_size) {
   SamplingParams params;
@@ -125,34 +134,39 @@ absl::Status ApplyStopping(const v1::StoppingOptions& options,
   return absl::OkStatus();
 }
 
-absl::Status ApplyOutput(const v1::OutputOptions& options, TurnRequest& turn) {
-  turn.want_text = !options.has_text() || options.text();
-  turn.want_token_ids = options.token_ids();
-  turn.prompt_logprobs = options.prompt_logprobs();
-  if (options.has_logprobs()) {
-    if (options.logprobs() > kMaxLogprobs) {
-      return Invalid("output.logprobs", options.logprobs(), " is not in [0, ",
-                     kMaxLogprobs, "]");
-    }
-    turn.logprobs = static_cast<int32_t>(options.logprobs());
+absl::Status ApplyLogprobs(uint32_t logprobs, std::string_view field,
+                           TurnRequest& turn) {
+  if (logprobs > kMaxLogprobs) {
+    return Invalid(field, logprobs, " is not in [0, ", kMaxLogprobs, "]");
   }
+  turn.logprobs = static_cast<int32_t>(logprobs);
   return absl::OkStatus();
 }
 
+absl::Status ApplyOutput(const v1::OutputOptions& options, TurnRequest& turn) {
+  turn.want_text = !options.has_text() || options.text();
+  turn.want_token_ids = options.token_ids();
+  if (options.prompt_logprobs()) {
+    turn.prompt_logprobs = PromptLogprobs::kWithStarted;
+  }
+  if (!options.has_logprobs()) return absl::OkStatus();
+  return ApplyLogprobs(options.logprobs(), "output.logprobs", turn);
+}
+
 // The prompt, from text or ids; what neither of them is set to is empty.
-absl::StatusOr<std::vector<int32_t>> ToPrompt(const std::string* text,
-                                              const v1::TokenIds* ids,
-                                              bool allow_special,
+template <typename Request>
+absl::StatusOr<std::vector<int32_t>> ToPrompt(const Request& request,
                                               const ServiceContext& context) {
   std::vector<int32_t> prompt;
-  const char* field = text != nullptr ? "text" : "token_ids.ids";
-  if (text != nullptr) {
-    absl::StatusOr<std::vector<int32_t>> encoded =
-        context.tokenizer.Encode(*text, allow_special);
+  const char* field = request.has_text() ? "text" : "token_ids.ids";
+  if (request.has_text()) {
+    absl::StatusOr<std::vector<int32_t>> encoded = context.tokenizer.Encode(
+        request.text(), request.allow_special_tokens());
     if (!encoded.ok()) return Invalid(field, encoded.status().message());
     prompt = *std::move(encoded);
-  } else if (ids != nullptr) {
-    prompt.assign(ids->ids().begin(), ids->ids().end());
+  } else if (request.has_token_ids()) {
+    const auto& ids = request.token_ids().ids();
+    prompt.assign(ids.begin(), ids.end());
     RETURN_IF_ERROR(ValidateTokenIds(prompt, field, context.model.vocab_size));
   }
   const int64_t tokens = static_cast<int64_t>(prompt.size());
@@ -165,7 +179,7 @@ absl::StatusOr<std::vector<int32_t>> ToPrompt(const std::string* text,
 }
 
 absl::Status CheckPromptLogprobs(const TurnRequest& turn) {
-  if (!turn.prompt_logprobs) return absl::OkStatus();
+  if (turn.prompt_logprobs == PromptLogprobs::kNone) return absl::OkStatus();
   const int64_t tokens = std::ssize(turn.prompt);
   const int64_t alternatives = turn.logprobs.value_or(0);
   const int64_t entries = tokens * (1 + alternatives);
@@ -247,11 +261,7 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
                                           const ServiceContext& context) {
   RETURN_IF_ERROR(CheckBuilt(request));
   TurnRequest turn;
-  if (request.request_id().size() > kMaxRequestIdBytes) {
-    return Invalid("request_id", request.request_id().size(),
-                   " bytes are more than ", kMaxRequestIdBytes);
-  }
-  turn.request_id = request.request_id();
+  RETURN_IF_ERROR(ApplyRequestId(request.request_id(), turn));
   turn.tenant = context.options.tenant;
   RETURN_IF_ERROR(ApplyStart(request, context, turn));
   ASSIGN_OR_RETURN(turn.sampling,
@@ -259,11 +269,7 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
   RETURN_IF_ERROR(ApplyStopping(request.stopping(), context, turn));
   RETURN_IF_ERROR(ApplyOutput(request.output(), turn));
   // The text last: it is what takes time.
-  ASSIGN_OR_RETURN(
-      turn.prompt,
-      ToPrompt(request.has_text() ? &request.text() : nullptr,
-               request.has_token_ids() ? &request.token_ids() : nullptr,
-               request.allow_special_tokens(), context));
+  ASSIGN_OR_RETURN(turn.prompt, ToPrompt(request, context));
   RETURN_IF_ERROR(CheckPromptLogprobs(turn));
   if (turn.prompt.empty() && !turn.session.has_value()) {
     return Invalid(request.has_token_ids() ? "token_ids" : "text",
@@ -284,14 +290,29 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
   turn.acquire.create = request.create_session();
   turn.max_new_tokens = 0;
   turn.want_text = false;
-  ASSIGN_OR_RETURN(
-      turn.prompt,
-      ToPrompt(request.has_text() ? &request.text() : nullptr,
-               request.has_token_ids() ? &request.token_ids() : nullptr,
-               request.allow_special_tokens(), context));
+  ASSIGN_OR_RETURN(turn.prompt, ToPrompt(request, context));
   if (turn.prompt.empty()) {
     return Invalid(request.has_token_ids() ? "token_ids" : "text",
                    "needs at least one token to append");
+  }
+  return turn;
+}
+
+absl::StatusOr<TurnRequest> ToTurnRequest(const v1::ScoreRequest& request,
+                                          const ServiceContext& context) {
+  TurnRequest turn;
+  RETURN_IF_ERROR(ApplyRequestId(request.request_id(), turn));
+  turn.tenant = context.options.tenant;
+  turn.max_new_tokens = 0;
+  turn.want_text = false;
+  turn.prompt_logprobs = PromptLogprobs::kStreamed;
+  RETURN_IF_ERROR(ApplyLogprobs(request.logprobs(), "logprobs", turn));
+  ASSIGN_OR_RETURN(turn.prompt, ToPrompt(request, context));
+  if (turn.prompt.size() < 2) {
+    return Invalid(request.has_token_ids() ? "token_ids" : "text",
+                   turn.prompt.size(),
+                   " tokens are less than 2; the first has nothing before it "
+                   "and is not scored");
   }
   return turn;
 }

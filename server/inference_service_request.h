@@ -27,6 +27,11 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
 absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
                                           const ServiceContext& context);
 
+// Likewise for Score: a turn without a session that only reads, and streams the
+// log-probabilities of what it reads.
+absl::StatusOr<TurnRequest> ToTurnRequest(const v1::ScoreRequest& request,
+                                          const ServiceContext& context);
+
 // InvalidArgument, naming the first id that is not in the vocabulary.
 absl::Status ValidateTokenIds(std::span<const int32_t> ids,
                               std::string_view field, int64_t vocab_size);

@@ -5,20 +5,6 @@
 namespace reprise {
 namespace {
 
-void Fill(const SampledToken& token, const Tokenizer& tokenizer,
-          v1::TokenLogprobs& out) {
-  const auto fill = [&tokenizer](int32_t id, float logprob,
-                                 v1::TokenLogprob& to) {
-    to.set_token_id(id);
-    to.set_logprob(logprob);
-    to.set_bytes(std::string(tokenizer.TokenBytes(id)));
-  };
-  fill(token.token, token.logprob, *out.mutable_chosen());
-  for (const TokenLogprob& other : token.top) {
-    fill(other.token, other.logprob, *out.add_top());
-  }
-}
-
 void Fill(const TokenUsage& usage, v1::Usage& out) {
   out.set_prompt_tokens(static_cast<uint32_t>(usage.prompt_tokens));
   out.set_cached_tokens(static_cast<uint64_t>(usage.cached_tokens));
@@ -110,6 +96,20 @@ v1::FinishReason ToProto(FinishReason reason) {
   return v1::FINISH_REASON_UNSPECIFIED;
 }
 
+void Fill(const SampledToken& token, const Tokenizer& tokenizer,
+          v1::TokenLogprobs& out) {
+  const auto fill = [&tokenizer](int32_t id, float logprob,
+                                 v1::TokenLogprob& to) {
+    to.set_token_id(id);
+    to.set_logprob(logprob);
+    to.set_bytes(std::string(tokenizer.TokenBytes(id)));
+  };
+  fill(token.token, token.logprob, *out.mutable_chosen());
+  for (const TokenLogprob& other : token.top) {
+    fill(other.token, other.logprob, *out.add_top());
+  }
+}
+
 v1::Started StartedOf(const v1::GenerateRequest& request,
                       const TurnRequest& turn, const ModelInfo& model) {
   v1::Started started;
@@ -156,9 +156,10 @@ void Fill(const FinishedEvent& event, bool timings, v1::Finished& out) {
   }
   Fill(event.usage, *out.mutable_usage());
   if (event.revision.has_value()) out.set_revision(*event.revision);
-  if (!timings) return;
-  const RequestTimings& from = event.timings;
-  v1::Timings& to = *out.mutable_timings();
+  if (timings) Fill(event.timings, *out.mutable_timings());
+}
+
+void Fill(const RequestTimings& from, v1::Timings& to) {
   to.set_queue_us(static_cast<uint64_t>(from.queue_us));
   to.set_resume_us(static_cast<uint64_t>(from.resume_us));
   to.set_prefill_us(static_cast<uint64_t>(from.prefill_us));

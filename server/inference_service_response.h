@@ -30,6 +30,10 @@ void Fill(const StartedEvent& event, const Tokenizer& tokenizer,
 void Append(const DeltaEvent& event, const Tokenizer& tokenizer,
             v1::Delta& out);
 void Fill(const FinishedEvent& event, bool timings, v1::Finished& out);
+// What events consist of.
+void Fill(const SampledToken& token, const Tokenizer& tokenizer,
+          v1::TokenLogprobs& out);
+void Fill(const RequestTimings& from, v1::Timings& to);
 
 void Fill(const SessionInfo& info, v1::Session& out);
 void Fill(const ServiceContext& context, v1::Model& out);

@@ -1,6 +1,8 @@
 #include "server/sequence.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <utility>
 
 #include "engine/base/log.h"
@@ -87,13 +89,27 @@ void Sequence::AdvanceFeed(int64_t rows, MatrixView<float> logits) {
       RememberToken(feed_[fed_], record.position + row, sampling_.penalty_decay,
                     record.sampler);
     }
-    if (logits.rows > 0) {
-      prompt_logprobs_.push_back(ScoreToken(
-          logits.RowSpan(row), feed_[fed_ + 1], request_.logprobs.value_or(0)));
-    }
   }
   record.position += rows;
+  if (logits.rows > 0 && !ScorePrompt(logits)) return;
   if (fed_ + 1 == feed_.size()) EndFeed();
+}
+
+// `logits` are those of the rows that were fed last. False if they are no
+// numbers, which ends the sequence.
+bool Sequence::ScorePrompt(MatrixView<float> logits) {
+  const auto next = static_cast<int64_t>(fed_) - logits.rows + 1;
+  std::vector<SampledToken> scores =
+      ScoreTokens(logits, std::span(feed_).subspan(next, logits.rows),
+                  request_.logprobs.value_or(0));
+  for (SampledToken& score : scores) {
+    if (!std::isfinite(score.logprob)) {
+      Fail(absl::InternalError("the model's output is not finite"));
+      return false;
+    }
+    prompt_logprobs_.push_back(std::move(score));
+  }
+  return true;
 }
 
 // The last token is the pending one from here on.
@@ -134,7 +150,8 @@ StepSegment Sequence::NextSegment(int64_t rows) {
             .logits = LogitsFor::kLastRow};
   }
   CHECK(rows >= 1 && rows <= prefill_tokens());
-  const bool score = stage_ == Stage::kPrompt && request_.prompt_logprobs;
+  const bool score = stage_ == Stage::kPrompt &&
+                     request_.prompt_logprobs != PromptLogprobs::kNone;
   return {.tokens = std::span<const int32_t>(feed_).subspan(
               fed_, static_cast<size_t>(rows)),
           .position = record.position,
@@ -314,8 +331,16 @@ bool Sequence::to_commit() {
   return keeps_session() && !discard_ && added;
 }
 
+bool Sequence::has_delta() const {
+  return held_.has_delta() ||
+         (StreamsPrompt(request_) && !prompt_logprobs_.empty());
+}
+
 DeltaEvent Sequence::TakeDelta() {
   DeltaEvent delta = held_.TakeDelta();
+  if (StreamsPrompt(request_) && !prompt_logprobs_.empty()) {
+    delta.logprobs = std::exchange(prompt_logprobs_, {});
+  }
   delta.index = index_;
   return delta;
 }

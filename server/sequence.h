@@ -72,7 +72,7 @@ class Sequence {
 
   // -- results --
   // What there is to be shown, once: text, tokens, log-probabilities.
-  bool has_delta() const { return held_.has_delta(); }
+  bool has_delta() const;
   DeltaEvent TakeDelta();
   std::vector<SampledToken> TakePromptLogprobs();
   // Not OK if it ended because it could not go on.
@@ -102,6 +102,7 @@ class Sequence {
   bool keeps_session() const;
   void StartFeed(Stage stage, std::vector<int32_t> tokens, size_t first_new);
   void AdvanceFeed(int64_t rows, MatrixView<float> logits);
+  bool ScorePrompt(MatrixView<float> logits);
   void EndFeed();
   void KeepCopy();
   void Accept(SampledToken sampled);
@@ -131,7 +132,7 @@ class Sequence {
   int64_t generated_ = 0;
   HeldText held_;               // since the copy
   std::unique_ptr<Copy> copy_;  // if there is something to go back for
-  std::vector<SampledToken> prompt_logprobs_;
+  std::vector<SampledToken> prompt_logprobs_;  // not yet shown
 
   FinishReason reason_ = FinishReason::kStop;
   std::string matched_stop_;

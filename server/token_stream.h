@@ -44,7 +44,9 @@ struct DeltaEvent {
   int32_t index = 0;
   std::string text;
   std::vector<int32_t> token_ids;
-  std::vector<SampledToken> logprobs;  // empty unless asked for
+  // Empty unless asked for. Of the tokens generated, or, before those, of the
+  // prompt's (PromptLogprobs::kStreamed).
+  std::vector<SampledToken> logprobs;
   TokenUsage usage;
 };
 

@@ -12,6 +12,17 @@
 
 namespace reprise {
 
+// How the log-probabilities of the prompt's tokens, all but the session's
+// first, are shown.
+enum class PromptLogprobs {
+  kNone,
+  kWithStarted,  // together, once the prompt is read
+  // In the deltas' logprobs, after each step. Such a turn yields to others: it
+  // takes the prefill rows that are left, and it pauses while its stream is
+  // full.
+  kStreamed,
+};
+
 // One turn or stateless completion, validated by the service.
 struct TurnRequest {
   std::string request_id;
@@ -32,10 +43,16 @@ struct TurnRequest {
   int32_t n = 1;               // more than 1 only without commit
   bool want_text = true;
   bool want_token_ids = false;
-  std::optional<int32_t> logprobs;  // alternatives; none = no log-probabilities
-  bool prompt_logprobs = false;
+  // Alternatives, of the prompt's tokens too; none = no log-probabilities of
+  // those generated.
+  std::optional<int32_t> logprobs;
+  PromptLogprobs prompt_logprobs = PromptLogprobs::kNone;
   int64_t arrival_ns = 0;  // Clock::MonotonicNs when the call came in
 };
+
+inline bool StreamsPrompt(const TurnRequest& request) {
+  return request.prompt_logprobs == PromptLogprobs::kStreamed;
+}
 
 }  // namespace reprise
 

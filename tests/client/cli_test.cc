@@ -9,6 +9,7 @@
 
 #include "tests/client/fake_server.h"
 #include "tests/client/process.h"
+#include "tests/support/temp_dir.h"
 
 namespace reprise {
 namespace {
@@ -232,6 +233,53 @@ TEST_F(CliTest, TokenizeShowsIdsAndPieces) {
   // Protobuf JSON writes bytes as base64.
   EXPECT_EQ(Run({"tokenize", "a", "--json"}).out,
             "{\"ids\":[97],\"pieces\":[\"YQ==\"]}\n");
+}
+
+TEST_F(CliTest, ScoreShowsTheFigures) {
+  const Outcome outcome = Run({"score", "abcde"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out,
+            "tokens:          5, of which 4 scored, 4 bytes\n"
+            "nats per token:  0.6931\n"
+            "bits per byte:   1.0000\n"
+            "perplexity:      2.0000\n");
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(CliTest, ScoreReadsFilesAndStdin) {
+  EXPECT_EQ(Run({"score", "-"}, "from\nstdin").exit_code, 0);
+  EXPECT_EQ(server_.inference.last_score().text(), "from\nstdin");
+  TempDir dir;
+  dir.Write("text", "from a file");
+  dir.Write("broken", "a\xFF");
+  EXPECT_EQ(Run({"score", "--file=" + dir.path() + "/text"}).exit_code, 0);
+  EXPECT_EQ(server_.inference.last_score().text(), "from a file");
+  const Outcome missing = Run({"score", "--file=" + dir.path() + "/none"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.err, "reprise: cannot open " + dir.path() +
+                             "/none: No such file or directory\n");
+  EXPECT_THAT(Run({"score", "--file=" + dir.path() + "/broken"}).err,
+              HasSubstr("/broken is not UTF-8: byte 2 of 2"));
+  EXPECT_THAT(Run({"score", "--file=" + dir.path()}).err,
+              HasSubstr("cannot read the input: Is a directory"));
+}
+
+TEST_F(CliTest, ScoreWithJsonIsALinePerMessage) {
+  const Outcome outcome = Run({"score", "abc", "--json", "--logprobs=2"});
+  EXPECT_EQ(server_.inference.last_score().logprobs(), 2u);
+  const size_t end = outcome.out.find('\n');
+  const auto first = nlohmann::json::parse(outcome.out.substr(0, end));
+  EXPECT_EQ(first["tokens"][0]["chosen"]["token_id"], 98);
+  EXPECT_EQ(first["totals"]["scored_tokens"], "1");
+  const auto last = nlohmann::json::parse(outcome.out.substr(end + 1));
+  EXPECT_EQ(last["totals"]["text_tokens"], "3");
+}
+
+TEST_F(CliTest, ScoreTellsTheServersError) {
+  const Outcome outcome = Run({"score", "a"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err, "reprise: INVALID_ARGUMENT: text: too short\n");
 }
 
 TEST_F(CliTest, ModelShowsWhatIsServed) {

@@ -126,6 +126,27 @@ TEST_F(ClientTest, CallsEveryMethodOfSessions) {
             absl::NotFoundError("no session 't'"));
 }
 
+TEST_F(ClientTest, StreamsScores) {
+  v1::ScoreRequest request;
+  request.set_text("abcd");
+  std::vector<uint64_t> scored;
+  EXPECT_TRUE(client_
+                  ->Score(request,
+                          [&scored](const v1::ScoreResponse& message) {
+                            scored.push_back(message.totals().scored_tokens());
+                            return true;
+                          })
+                  .ok());
+  EXPECT_THAT(scored, ::testing::ElementsAre(1, 2, 3));
+  const absl::Status ended =
+      client_->Score(request, [](const v1::ScoreResponse&) { return false; });
+  EXPECT_TRUE(absl::IsCancelled(ended)) << ended;
+  request.set_text("a");
+  EXPECT_EQ(
+      client_->Score(request, [](const v1::ScoreResponse&) { return true; }),
+      absl::InvalidArgumentError("text: too short"));
+}
+
 TEST_F(ClientTest, CallsTheMethodsOfTokensAndModel) {
   v1::TokenizeRequest tokenize;
   tokenize.set_text("ab");

@@ -227,7 +227,7 @@ TEST_F(CommandLineTest, RefusesOptionsThatAreNotUtf8ByName) {
 
 TEST_F(CommandLineTest, WhatIsNoCommandIsNamedAndTheCommandsListed) {
   const std::string list =
-      "the commands are complete, chat, sessions, "
+      "the commands are complete, chat, sessions, score, "
       "tokenize, model";
   ExpectUsageError({"bogus"}, "'bogus' is no command; " + list);
   ExpectUsageError({"--json", "bogus", "x"}, "'bogus' is no command; ");
@@ -255,6 +255,20 @@ TEST_F(CommandLineTest, WithJsonAUsageErrorIsOneLine) {
   }
 }
 
+TEST_F(CommandLineTest, ReadsTheScoreCommand) {
+  const ParsedCommandLine text = Parse({"score", "a", "--json", "--logprobs=3",
+                                        "--special-tokens", "--request-id=r"});
+  ASSERT_TRUE(text.command) << text.err;
+  EXPECT_EQ(text.command->command, Command::kScore);
+  EXPECT_EQ(text.command->text, "a");
+  EXPECT_EQ(text.command->score.logprobs(), 3u);
+  EXPECT_TRUE(text.command->score.allow_special_tokens());
+  EXPECT_EQ(text.command->score.request_id(), "r");
+  const ParsedCommandLine file = Parse({"score", "--file=b.txt"});
+  ASSERT_TRUE(file.command) << file.err;
+  EXPECT_EQ(file.command->file, "b.txt");
+}
+
 TEST_F(CommandLineTest, RefusesWrongUsage) {
   ExpectUsageError({}, "Usage:");
   ExpectUsageError({"complete"}, "TEXT is required");
@@ -265,6 +279,9 @@ TEST_F(CommandLineTest, RefusesWrongUsage) {
   ExpectUsageError({"complete", "a", "--echo", "--json"}, "--echo");
   ExpectUsageError({"complete", "a", "--no-commit"}, "--session");
   ExpectUsageError({"model", "--connect-timeout-ms=0"}, "timeout");
+  ExpectUsageError({"score"}, "TEXT or --file is required");
+  ExpectUsageError({"score", "a", "--file=b"}, "--file");
+  ExpectUsageError({"score", "a", "--logprobs=1"}, "--json");
 }
 
 TEST_F(CommandLineTest, HelpAndVersionAreNotErrors) {
@@ -274,6 +291,7 @@ TEST_F(CommandLineTest, HelpAndVersionAreNotErrors) {
                                              {"chat", "-h"},
                                              {"sessions", "--help"},
                                              {"sessions", "list", "--help"},
+                                             {"score", "--help"},
                                              {"tokenize", "--help"},
                                              {"model", "--help"},
                                              {"--version"}}) {

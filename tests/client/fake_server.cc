@@ -1,6 +1,7 @@
 #include "tests/client/fake_server.h"
 
 #include <chrono>
+#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -16,6 +17,11 @@ void FakeInference::SetAnswer(FakeAnswer answer) {
 v1::GenerateRequest FakeInference::last_request() const {
   MutexLock lock(mu_);
   return last_request_;
+}
+
+v1::ScoreRequest FakeInference::last_score() const {
+  MutexLock lock(mu_);
+  return last_score_;
 }
 
 int FakeInference::cancelled_calls() const {
@@ -46,6 +52,31 @@ grpc::Status FakeInference::Generate(
     ++cancelled_calls_;
   }
   return answer.status;
+}
+
+grpc::Status FakeInference::Score(
+    grpc::ServerContext*, const v1::ScoreRequest* request,
+    grpc::ServerWriter<v1::ScoreResponse>* writer) {
+  {
+    MutexLock lock(mu_);
+    last_score_ = *request;
+  }
+  const std::string& text = request->text();
+  for (size_t i = 1; i < text.size(); ++i) {
+    v1::ScoreResponse message;
+    v1::TokenLogprob& token = *message.add_tokens()->mutable_chosen();
+    token.set_token_id(static_cast<unsigned char>(text[i]));
+    token.set_logprob(std::log(0.5F));
+    v1::ScoreTotals& totals = *message.mutable_totals();
+    totals.set_text_tokens(text.size());
+    totals.set_scored_tokens(i);
+    totals.set_scored_bytes(i);
+    totals.set_logprob(static_cast<double>(i) * std::log(0.5));
+    totals.set_perplexity(2);
+    writer->Write(message);
+  }
+  if (text.size() >= 2) return grpc::Status::OK;
+  return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "text: too short");
 }
 
 grpc::Status FakeInference::Tokenize(grpc::ServerContext*,

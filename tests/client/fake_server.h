@@ -30,11 +30,17 @@ class FakeInference final : public v1::Inference::Service {
  public:
   void SetAnswer(FakeAnswer answer);
   v1::GenerateRequest last_request() const;
+  v1::ScoreRequest last_score() const;
   int cancelled_calls() const;
 
   grpc::Status Generate(
       grpc::ServerContext* context, const v1::GenerateRequest* request,
       grpc::ServerWriter<v1::GenerateResponse>* writer) override;
+  // One token a byte; a message for each but the first, with totals as if each
+  // had half a chance.
+  grpc::Status Score(grpc::ServerContext* context,
+                     const v1::ScoreRequest* request,
+                     grpc::ServerWriter<v1::ScoreResponse>* writer) override;
   // One token a byte.
   grpc::Status Tokenize(grpc::ServerContext* context,
                         const v1::TokenizeRequest* request,
@@ -50,6 +56,7 @@ class FakeInference final : public v1::Inference::Service {
   mutable Mutex mu_;
   FakeAnswer answer_ ABSL_GUARDED_BY(mu_);
   v1::GenerateRequest last_request_ ABSL_GUARDED_BY(mu_);
+  v1::ScoreRequest last_score_ ABSL_GUARDED_BY(mu_);
   int cancelled_calls_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -107,6 +107,21 @@ TEST_F(TerminalTest, TheSpinnerIsForTerminalsAndCleansUp) {
   for (size_t i = 1; i < drawn.size(); i += 2) EXPECT_EQ(drawn[i], '\b');
 }
 
+TEST_F(TerminalTest, ProgressIsWrittenOverAndForTerminals) {
+  Terminal pipe(Options(/*is_terminal=*/false));
+  pipe.Progress("1%");
+  Terminal terminal(Options(/*is_terminal=*/true));
+  terminal.Progress("");
+  terminal.Progress("10 of 20");
+  terminal.Progress("done");
+  terminal.Progress("");
+  // Dimmed; what is left of a longer line is blanked.
+  EXPECT_EQ(err_.Drain(),
+            "\x1b[2m10 of 20\x1b[0m\r"
+            "\x1b[2mdone    \x1b[0m\r"
+            "\x1b[2m    \x1b[0m\r");
+}
+
 TEST(StandardTerminalTest, NoColorAndDumbTerminalsMeanNoColour) {
   setenv("NO_COLOR", "1", /*replace=*/1);
   EXPECT_FALSE(StandardTerminal().colour);

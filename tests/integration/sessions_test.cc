@@ -401,17 +401,13 @@ TEST_F(SessionsTest, CallsNotBuiltYetSaySo) {
     EXPECT_EQ(writer->Finish().error_code(), kUnimplemented);
   }
   auto admin = v1::Admin::NewStub(server_.channel());
-  grpc::ClientContext load_context, drain_context, score_context;
+  grpc::ClientContext load_context, drain_context;
   v1::GetLoadResponse load;
   v1::DrainResponse drain;
   EXPECT_EQ(admin->GetLoad(&load_context, {}, &load).error_code(),
             kUnimplemented);
   EXPECT_EQ(admin->Drain(&drain_context, {}, &drain).error_code(),
             kUnimplemented);
-  auto score = server_.inference().Score(&score_context, {});
-  v1::ScoreResponse tokens;
-  EXPECT_FALSE(score->Read(&tokens));
-  EXPECT_EQ(score->Finish().error_code(), kUnimplemented);
 }
 
 }  // namespace

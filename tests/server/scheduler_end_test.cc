@@ -207,7 +207,7 @@ TEST(SchedulerEndTest, ACancelledCompletionOfSeveralEndsAllOfThem) {
     SchedulerRig rig(SmallSteps());
     TurnRequest request = LongTurn("", /*seed=*/1);
     request.n = 4;
-    request.prompt_logprobs = true;
+    request.prompt_logprobs = PromptLogprobs::kWithStarted;
     auto stream = rig.Submit(request);
     for (int i = 0; i < rounds; ++i) rig.Round();
     stream->Cancel(CancelCause::kClient);

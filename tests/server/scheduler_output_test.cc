@@ -203,7 +203,7 @@ TEST(SchedulerOutputTest, PromptLogprobsLeaveOutOnlyTheSessionsFirstToken) {
     for (size_t i = 0; i < size; ++i) {
       request.prompt.push_back(static_cast<int32_t>(random() % 32));
     }
-    request.prompt_logprobs = true;
+    request.prompt_logprobs = PromptLogprobs::kWithStarted;
     request.logprobs = 1;
     Answer answer = rig.Run(request);
     ASSERT_TRUE(answer.started.has_value());

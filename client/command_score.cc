@@ -1,0 +1,138 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "client/commands.h"
+#include "client/format.h"
+#include "client/input.h"
+#include "client/turn.h"
+#include "engine/base/status_macros.h"
+
+namespace reprise {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// Faster than anybody reads, and no work for the terminal.
+constexpr auto kProgressPeriod = std::chrono::milliseconds(100);
+
+std::string Decimals(double value, int decimals) {
+  std::array<char, 64> text;
+  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
+  return text.data();
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return absl::UnknownError("cannot open " + path + ": " +
+                              std::strerror(errno));
+  }
+  absl::StatusOr<std::string> text = ReadAll(fd);
+  close(fd);
+  RETURN_IF_ERROR(text.status());
+  RETURN_IF_ERROR(CheckUtf8(*text, path));
+  return text;
+}
+
+// Shows the messages of a Score call as they come.
+class ScoreViewer {
+ public:
+  ScoreViewer(bool json, Terminal& terminal)
+      : json_(json), terminal_(terminal) {}
+
+  // False if nobody reads any more.
+  bool OnMessage(const v1::ScoreResponse& message) {
+    totals_ = message.totals();
+    if (!json_) {
+      ShowProgress();
+      return true;
+    }
+    status_ = PrintJson(message, terminal_);
+    return status_.ok() && terminal_.status().ok() && !terminal_.out_closed();
+  }
+
+  // The call is over.
+  void End() { terminal_.Progress(""); }
+
+  const v1::ScoreTotals& totals() const { return totals_; }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  void ShowProgress() {
+    const auto now = SteadyClock::now();
+    if (now - shown_ < kProgressPeriod || totals_.scored_tokens() == 0) return;
+    shown_ = now;
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    const auto scored = static_cast<double>(totals_.scored_tokens());
+    const auto all = static_cast<double>(totals_.text_tokens());
+    terminal_.Progress(Decimals(100 * scored / all, 0) + "% of " +
+                       FormatTokens(totals_.text_tokens()) + ", " +
+                       FormatCount(static_cast<uint64_t>(scored / seconds)) +
+                       " tokens/s, perplexity " +
+                       Decimals(totals_.perplexity(), 3));
+  }
+
+  const bool json_;
+  Terminal& terminal_;
+  const SteadyClock::time_point start_ = SteadyClock::now();
+  SteadyClock::time_point shown_ = start_;
+  v1::ScoreTotals totals_;
+  absl::Status status_;
+};
+
+std::string Result(const v1::ScoreTotals& totals) {
+  const auto tokens = static_cast<double>(totals.scored_tokens());
+  const auto bytes = static_cast<double>(totals.scored_bytes());
+  const double nats = -totals.logprob();
+  const std::string bits_per_byte =
+      bytes > 0 ? Decimals(nats / std::log(2.0) / bytes, 4) : "no bytes";
+  return FormatProperties({
+      {"tokens", FormatCount(totals.text_tokens()) + ", of which " +
+                     FormatCount(totals.scored_tokens()) + " scored, " +
+                     FormatCount(totals.scored_bytes()) + " bytes"},
+      {"nats per token", Decimals(nats / tokens, 4)},
+      {"bits per byte", bits_per_byte},
+      {"perplexity", Decimals(totals.perplexity(), 4)},
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunScore(const CommandLine& line,
+                             const CommandContext& context) {
+  Terminal& terminal = context.terminal;
+  v1::ScoreRequest request = line.score;
+  ASSIGN_OR_RETURN(*request.mutable_text(), line.file.empty()
+                                                ? GetText(line, context)
+                                                : ReadFile(line.file));
+  ScoreViewer viewer(line.json, terminal);
+  Cancellation cancellation;
+  context.interrupts.WatchCall(&cancellation);
+  const absl::Status status = context.client.Score(
+      request,
+      [&viewer](const v1::ScoreResponse& message) {
+        return viewer.OnMessage(message);
+      },
+      &cancellation);
+  context.interrupts.WatchCall(nullptr);
+  viewer.End();
+  RETURN_IF_ERROR(viewer.status());
+  // A cancel that we asked for is not an error.
+  if (terminal.out_closed()) return 0;
+  if (!cancellation.cancelled()) RETURN_IF_ERROR(status);
+  if (!line.json && viewer.totals().scored_tokens() > 0) {
+    terminal.Print(Result(viewer.totals()));
+  }
+  return cancellation.cancelled() ? kInterruptedExitCode : 0;
+}
+
+}  // namespace reprise

@@ -1,0 +1,175 @@
+// Scores of real models against logits that other implementations computed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/log.h"
+#include "engine/model/safetensors.h"
+#include "server/scheduler.h"
+#include "server/store/snapshot_store.h"
+#include "tests/support/answer.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_tokenizer.h"
+#include "tests/support/manual_executor.h"
+#include "tools/golden/golden_case.h"
+
+namespace reprise {
+namespace {
+
+using testing::SizeIs;
+
+// A scheduler on a model of the test data.
+class GoldenRig {
+ public:
+  GoldenRig(const std::string& dir, int64_t prefill_rows)
+      : engine_(*LoadEngine({.model_dir = dir, .weights = WeightType::kF32})),
+        sessions_(*SessionManager::Create(engine_->info().fingerprints,
+                                          engine_->layout(),
+                                          engine_->info().vocab_size, *store_,
+                                          metrics_, clock_, {.num_slots = 4})),
+        scheduler_(*engine_, tokenizer_, *sessions_, executor_, metrics_,
+                   clock_, {.max_running = 4, .prefill_rows = prefill_rows}) {}
+
+  // Whether results are the same to the bit on this CPU.
+  bool exact() const { return engine_->info().exact; }
+
+  // Runs all requests together.
+  std::vector<Answer> Run(std::vector<TurnRequest> requests) {
+    std::vector<std::shared_ptr<TokenStream>> streams;
+    for (TurnRequest& request : requests) {
+      streams.push_back(std::make_shared<TokenStream>(/*max_deltas=*/1000));
+      EXPECT_EQ(scheduler_.Submit(std::move(request), streams.back()),
+                absl::OkStatus());
+    }
+    while (!scheduler_.idle()) {
+      executor_.RunAll();
+      scheduler_.RunOnce();
+    }
+    std::vector<Answer> answers(streams.size());
+    for (size_t i = 0; i < streams.size(); ++i) answers[i].Read(*streams[i]);
+    return answers;
+  }
+
+ private:
+  FakeClock clock_;
+  // Has a piece for every token, whatever it is: no text is looked at.
+  FakeTokenizer tokenizer_{std::vector<std::string>(1024, "a")};
+  Metrics metrics_{"golden"};
+  ManualExecutor executor_;
+  std::unique_ptr<SnapshotStore> store_ = NewMemoryStore();
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<SessionManager> sessions_;
+  Scheduler scheduler_;
+};
+
+TurnRequest ScoreTurn(std::span<const int32_t> tokens) {
+  TurnRequest request;
+  request.prompt.assign(tokens.begin(), tokens.end());
+  request.max_new_tokens = 0;
+  request.want_text = false;
+  request.prompt_logprobs = PromptLogprobs::kStreamed;
+  return request;
+}
+
+std::vector<float> Logprobs(const std::vector<SampledToken>& tokens) {
+  std::vector<float> logprobs;
+  for (const SampledToken& token : tokens) logprobs.push_back(token.logprob);
+  return logprobs;
+}
+
+double LogSoftmax(std::span<const float> logits, int32_t token) {
+  const double highest = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (const float logit : logits) total += std::exp(logit - highest);
+  return logits[static_cast<size_t>(token)] - highest - std::log(total);
+}
+
+// The first segments of a case, and their logits.
+struct Golden {
+  int64_t batch = 0, length = 0, vocab = 0;
+  std::vector<int32_t> ids;   // [batch, length]
+  std::vector<float> logits;  // [batch, length, vocab]
+
+  std::span<const int32_t> Row(int64_t row) const {
+    return std::span(ids).subspan(static_cast<size_t>(row * length),
+                                  static_cast<size_t>(length));
+  }
+  std::span<const float> Logits(int64_t row, int64_t position) const {
+    return std::span(logits).subspan(
+        static_cast<size_t>((row * length + position) * vocab),
+        static_cast<size_t>(vocab));
+  }
+};
+
+Golden ReadGolden(const std::string& dir) {
+  const auto file = Checkpoint::OpenFile(dir + "/golden.safetensors");
+  CHECK(file.ok());
+  const std::vector<int64_t>& shape = file->Find("logits")->shape;
+  Golden golden{shape[0], shape[1], shape[2], *file->ReadI32("input_ids"), {}};
+  golden.logits.resize(static_cast<size_t>(shape[0] * shape[1] * shape[2]));
+  CHECK(file->ReadF32("logits", golden.logits).ok());
+  return golden;
+}
+
+class ScoreGoldenTest : public testing::TestWithParam<const char*> {
+ protected:
+  const std::string dir_ =
+      std::string(REPRISE_TESTDATA) + "/golden/" + GetParam();
+  const Golden golden_ = ReadGolden(dir_);
+};
+
+TEST_P(ScoreGoldenTest, ScoresAreThoseOfTheGoldenLogits) {
+  GoldenRig rig(dir_, /*prefill_rows=*/64);
+  for (int64_t row = 0; row < golden_.batch; ++row) {
+    const std::span<const int32_t> ids = golden_.Row(row);
+    std::vector<Answer> answers = rig.Run({ScoreTurn(ids)});
+    ASSERT_EQ(answers[0].status, absl::OkStatus());
+    const std::vector<SampledToken>& scores = answers[0].logprobs[0];
+    ASSERT_THAT(scores, SizeIs(golden_.length - 1));
+    for (int64_t i = 1; i < golden_.length; ++i) {
+      // A logit and the logarithm of the sum may both be off by the tolerance.
+      EXPECT_NEAR(
+          scores[static_cast<size_t>(i - 1)].logprob,
+          LogSoftmax(golden_.Logits(row, i - 1), ids[static_cast<size_t>(i)]),
+          2 * kGoldenLogitsTolerance)
+          << "row " << row << ", token " << i;
+    }
+  }
+}
+
+// Bit for bit; and the same as what Generate says of its prompt.
+TEST_P(ScoreGoldenTest, ScoresDoNotDependOnChunksAndBatchMates) {
+  const std::span<const int32_t> ids = golden_.Row(0);
+  GoldenRig small(dir_, /*prefill_rows=*/64);
+  GoldenRig large(dir_, /*prefill_rows=*/256);
+  if (!small.exact()) GTEST_SKIP() << "matmuls are not exact on this CPU";
+  const std::vector<float> alone =
+      Logprobs(small.Run({ScoreTurn(ids)})[0].logprobs[0]);
+  TurnRequest completion = ScoreTurn(ids);
+  completion.max_new_tokens = 20;
+  completion.prompt_logprobs = PromptLogprobs::kWithStarted;
+  for (GoldenRig* rig : {&small, &large}) {
+    std::vector<Answer> answers =
+        rig->Run({completion, ScoreTurn(ids), ScoreTurn(ids.subspan(7))});
+    EXPECT_EQ(Logprobs(answers[0].started->prompt_logprobs), alone);
+    EXPECT_EQ(Logprobs(answers[1].logprobs[0]), alone);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ScoreGoldenTest,
+                         testing::Values("linear_attn_elu", "gla_small",
+                                         "mamba2_hf", "hybrid_gdn_window",
+                                         "transformer_fla"),
+                         [](const auto& info) {
+                           return std::string(info.param);
+                         });
+
+}  // namespace
+}  // namespace reprise
