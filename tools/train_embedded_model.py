@@ -20,8 +20,6 @@ import math
 import os
 import pathlib
 import platform
-import re
-import subprocess
 import sys
 import time
 
@@ -32,13 +30,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import bible
 import byte_level_bpe
 import linear_attention_lm as lm
 import model_card
 import muon
 import safetensors_file
 
-HELD_OUT_EVERY = 25  # one chapter in so many is never trained on
 EVALUATE_EVERY = 200  # steps
 WARMUP_STEPS = 50
 # Windows grow during training: (share of the run, tokens of a window). The
@@ -52,34 +50,6 @@ SAMPLE_PROMPTS = [
     "Blessed is the man that",
     "And it came to pass, when the king heard",
 ]
-
-
-def read_chapters():
-    """Returns the Bible's chapters, each a string with a verse per line."""
-    try:
-        done = subprocess.run(
-            ["bible", "-f", "gen1:1-rev22:21"],
-            check=True, capture_output=True, text=True,
-        )
-    except FileNotFoundError:
-        sys.exit("train: no program `bible`: run scripts/packages train")
-    chapters, last = [], None
-    for line in done.stdout.splitlines():
-        match = re.fullmatch(r"(\w+):\d+ (.+)", line.strip())
-        if match is None:
-            sys.exit(f"train: not a verse: {line!r}")
-        if match[1] != last:
-            chapters.append("")
-            last = match[1]
-        chapters[-1] += match[2] + "\n"
-    return chapters
-
-
-def split_chapters(chapters):
-    """Returns (chapters to train on, chapters held out)."""
-    held = [c for i, c in enumerate(chapters) if i % HELD_OUT_EVERY == 12]
-    train = [c for i, c in enumerate(chapters) if i % HELD_OUT_EVERY != 12]
-    return train, held
 
 
 def encode_chapters(tokenizer, chapters):
@@ -351,8 +321,8 @@ def main():
     torch.use_deterministic_algorithms(True)
     options.out.mkdir(parents=True, exist_ok=True)
 
-    chapters = read_chapters()
-    train_text, held_text = split_chapters(chapters)
+    chapters = bible.read_chapters()
+    train_text, held_text = bible.split_chapters(chapters)
     print(f"{len(chapters)} chapters, {len(held_text)} of them held out")
     tokenizer = byte_level_bpe.Tokenizer(
         byte_level_bpe.train_merges(
@@ -405,7 +375,7 @@ def main():
         {
             "parameters": parameters, "minutes": minutes,
             "chapters": len(chapters), "held_chapters": len(held_text),
-            "held_out_every": HELD_OUT_EVERY,
+            "held_out_every": bible.HELD_OUT_EVERY,
             "train_tokens": len(train_ids), "held_tokens": len(held_ids),
             "bits_per_byte": len(held_ids) / held_bytes / math.log(2),
             "losses": losses, "samples": samples,

@@ -21,11 +21,11 @@ import sys
 import numpy as np
 import torch
 
+import bible
 import byte_level_bpe
 import linear_attention_lm as lm
 import safetensors_file
 import tokenizer_cases
-import train_embedded_model
 
 FIRST, SECOND, GREEDY = 100, 37, 32  # tokens
 LEAST_MARGIN = 1e-2
@@ -118,8 +118,8 @@ def choose_prompt(weights, config, tokenizer):
     The first held-out chapter whose greedy continuation is never a close
     decision, so that float32 must come to the same ids.
     """
-    chapters = train_embedded_model.read_chapters()
-    for chapter in train_embedded_model.split_chapters(chapters)[1]:
+    chapters = bible.read_chapters()
+    for chapter in bible.split_chapters(chapters)[1]:
         ids = tokenizer.encode(chapter)
         if len(ids) < FIRST + SECOND:
             continue

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -111,6 +112,35 @@ TEST(GoldenCaseTest, OneWrongNumberFails) {
     EXPECT_THAT(result.failure, HasSubstr("states differ")) << name;
     EXPECT_NEAR(result.state_error, 0.1, 1e-3);
   }
+}
+
+TEST(GoldenCaseTest, TheDivergenceIsTheMeanOverPositions) {
+  const std::string file = CaseDir("linear_attn_elu") + "/golden.safetensors";
+  const auto golden = Checkpoint::OpenFile(file);
+  const TensorInfo& info = *golden->Find("logits");
+  std::vector<float> logits(static_cast<size_t>(info.elements));
+  ASSERT_TRUE(golden->ReadF32("logits", logits).ok());
+  const auto vocab = static_cast<size_t>(info.shape[2]);
+  // The file's last row has its last logit raised; ours stays as it was.
+  const std::vector<float> ours(logits.end() - static_cast<int64_t>(vocab),
+                                logits.end());
+  std::vector<float> theirs = ours;
+  theirs.back() += 5;
+  double our_sum = 0, their_sum = 0;
+  for (size_t i = 0; i < vocab; ++i) {
+    our_sum += std::exp(double{ours[i]});
+    their_sum += std::exp(double{theirs[i]});
+  }
+  double expected = 0;
+  for (size_t i = 0; i < vocab; ++i) {
+    const double p = std::exp(double{theirs[i]}) / their_sum;
+    expected += p * std::log(p / (std::exp(double{ours[i]}) / our_sum));
+  }
+  const double positions =
+      static_cast<double>(info.shape[0] * info.shape[1] +
+                          golden->Find("logits_2")->elements / info.shape[2]);
+  EXPECT_LT(RunShifted("none", 0).divergence, 1e-10);
+  EXPECT_NEAR(RunShifted("logits", 5).divergence, expected / positions, 1e-6);
 }
 
 TEST(GoldenCaseTest, AWrongGreedyTokenFails) {

@@ -124,6 +124,8 @@ class GoldenRun {
   const Checkpoint& golden_;
   GoldenResult& result_;
   int32_t best_token_ = 0;  // after the last Feed
+  double divergences_ = 0;  // of `positions_` positions
+  int64_t positions_ = 0;
 };
 
 int32_t ArgMax(std::span<const float> logits) {
@@ -141,6 +143,26 @@ double LargestDifference(std::span<const float> a, std::span<const float> b) {
     }
   }
   return largest;
+}
+
+double LogSumExp(std::span<const float> logits) {
+  const double highest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - highest);
+  return highest + std::log(sum);
+}
+
+// KL(softmax(expected) || softmax(actual)), in nats.
+double Divergence(std::span<const float> expected,
+                  std::span<const float> actual) {
+  const double expected_sum = LogSumExp(expected);
+  const double actual_sum = LogSumExp(actual);
+  double divergence = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double p = expected[i] - expected_sum;
+    divergence += std::exp(p) * (p - (actual[i] - actual_sum));
+  }
+  return divergence;
 }
 
 absl::Status GoldenRun::CheckRoom(std::string_view ids_name,
@@ -172,14 +194,17 @@ absl::Status GoldenRun::Feed(std::string_view ids_name,
         .slot = slot.data(),
         .logits = LogitsFor::kAllRows};
     const MatrixView<float> logits = engine_.Step({&segment, 1});
-    const size_t numbers = static_cast<size_t>(count * vocab);
-    const size_t begin =
-        static_cast<size_t>((row * ids.length + first) * vocab);
-    result_.logits_error = std::max(
-        result_.logits_error,
-        LargestDifference({logits.data, numbers},
-                          std::span(expected).subspan(begin, numbers)));
-    result_.numbers += static_cast<int64_t>(numbers);
+    const auto columns = static_cast<size_t>(vocab);
+    for (int64_t i = 0; i < count; ++i) {
+      const std::span<const float> golden = std::span(expected).subspan(
+          static_cast<size_t>(row * ids.length + first + i) * columns, columns);
+      result_.logits_error = std::max(
+          result_.logits_error, LargestDifference(logits.RowSpan(i), golden));
+      divergences_ += Divergence(golden, logits.RowSpan(i));
+    }
+    positions_ += count;
+    result_.divergence = divergences_ / static_cast<double>(positions_);
+    result_.numbers += count * vocab;
     best_token_ = ArgMax(logits.RowSpan(count - 1));
   }
   return absl::OkStatus();

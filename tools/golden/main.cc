@@ -25,8 +25,8 @@ bool RunCases(const std::vector<std::string>& dirs, WeightType weights) {
   for (const std::string& dir : dirs) {
     width = std::max(width, CaseName(dir).size());
   }
-  std::printf("%-*s  %9s  %9s  %7s\n", static_cast<int>(width), "case",
-              "logits", "states", "greedy");
+  std::printf("%-*s  %9s  %9s  %9s  %7s\n", static_cast<int>(width), "case",
+              "logits", "KL", "states", "greedy");
   bool all_ok = true;
   for (const std::string& dir : dirs) {
     const GoldenResult result = RunGoldenCase(dir, weights);
@@ -34,10 +34,10 @@ bool RunCases(const std::vector<std::string>& dirs, WeightType weights) {
                                std::to_string(result.greedy_total);
     std::printf("%-*s  ", static_cast<int>(width), CaseName(dir).c_str());
     if (result.numbers > 0) {
-      std::printf("%9.1e  %9.1e  %7s  ", result.logits_error,
-                  result.state_error, greedy.c_str());
+      std::printf("%9.1e  %9.1e  %9.1e  %7s  ", result.logits_error,
+                  result.divergence, result.state_error, greedy.c_str());
     } else {
-      std::printf("%9s  %9s  %7s  ", "-", "-", "-");
+      std::printf("%9s  %9s  %9s  %7s  ", "-", "-", "-", "-");
     }
     std::printf("%s%s\n",
                 result.ok() ? "ok" : "FAIL: ", result.failure.c_str());
@@ -55,11 +55,13 @@ int main(int argc, char** argv) {
       "Compares the engine with golden outputs, number by number.\n\n"
       "Every CASE_DIR is a model folder (config.json, model.safetensors) that "
       "also\nholds golden.safetensors. Prints one line a case: the largest "
-      "absolute error\nof the logits and of the states, how many tokens of a "
-      "greedy continuation\nagree, and ok or FAIL with the reason. The exit "
-      "status is 0 only if all are\nok. The tolerances (2e-4 for logits, 1e-4 "
-      "of a state's largest number) are\nthose of f32; with bf16 and int8 the "
-      "errors are shown against the same ones."};
+      "absolute error\nof the logits, the mean KL(golden || ours) in nats, the "
+      "largest error of the\nstates, how many tokens of a greedy continuation "
+      "agree, and ok or FAIL with\nthe reason. The exit status is 0 only if "
+      "all "
+      "are ok. The tolerances (2e-4 for\nlogits, 1e-4 of a state's largest "
+      "number) are those of f32; with bf16 and int8\nthe errors are shown "
+      "against the same ones."};
   std::vector<std::string> dirs;
   app.add_option("CASE_DIR", dirs, "Folders of cases")->required();
   reprise::WeightType weights = reprise::WeightType::kF32;
