@@ -104,6 +104,15 @@ constexpr char kScoreFooter[] =
     "  reprise score --file=chapter1.txt\n"
     "  reprise score - --json < chapter1.txt | jq .totals | tail -n 7";
 
+constexpr char kInspectFooter[] =
+    "Reads the config and the headers of the files, and no weights. The KV\n"
+    "cache it compares with is that of a softmax model with as many layers,\n"
+    "keys and values as wide as the model, and f32 numbers as in the state.\n"
+    "\n"
+    "Examples:\n"
+    "  reprise inspect models/embedded\n"
+    "  reprise inspect models/embedded --json | jq .state_bytes";
+
 // The subcommand that picks `command` when it is given.
 CLI::App& AddCommand(CLI::App& parent, const std::string& name,
                      const std::string& description, Command command,
@@ -225,6 +234,17 @@ void AddTokenize(CLI::App& root, CommandLine& line) {
   app.footer(kTokenizeFooter);
 }
 
+void AddInspect(CLI::App& root, CommandLine& line) {
+  CLI::App& app = AddCommand(
+      root, "inspect", "Shows what a checkpoint is made of; needs no server",
+      Command::kInspect, line);
+  app.add_option("DIR", line.model_dir,
+                 "The model's folder: config.json and safetensors files")
+      ->type_name("")
+      ->required();
+  app.footer(kInspectFooter);
+}
+
 void AddGlobalOptions(CLI::App& app, CommandLine& line) {
   app.set_version_flag("--version", "reprise " REPRISE_VERSION);
   app.add_option("--server", line.server, "Where the server listens")
@@ -339,6 +359,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   AddSessions(app, line);
   AddScore(app, line);
   AddTokenize(app, line);
+  AddInspect(app, line);
   AddCommand(app, "model", "Shows what the server serves", Command::kModel,
              line);
   if (argc <= 1) {

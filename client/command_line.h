@@ -17,6 +17,7 @@ constexpr int kUsageExitCode = 2;
 enum class Command {
   kComplete,
   kChat,
+  kInspect,
   kSessionsList,
   kSessionsShow,
   kSessionsSuspend,
@@ -39,7 +40,8 @@ struct CommandLine {
   std::string text;
   // complete and chat: all but the text.
   v1::GenerateRequest request;
-  bool echo = false;  // complete
+  bool echo = false;      // complete
+  std::string model_dir;  // inspect
   // sessions
   std::vector<std::string> ids;
   v1::ForkSessionRequest fork;

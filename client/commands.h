@@ -47,6 +47,9 @@ absl::StatusOr<int> RunScore(const CommandLine& line,
 absl::StatusOr<int> RunChat(const CommandLine& line,
                             const CommandContext& context);
 
+// Needs no server. Returns the exit code, after telling the user of any error.
+int RunInspect(const CommandLine& line, Terminal& terminal);
+
 // kSessionsList to kSessionsDelete.
 absl::Status RunSessions(const CommandLine& line,
                          const CommandContext& context);

@@ -40,6 +40,7 @@ int Main(int argc, char** argv) {
                : ReportError(terminal.status(), /*json=*/false, terminal);
   }
   const CommandLine& line = *parsed.command;
+  if (line.command == Command::kInspect) return RunInspect(line, terminal);
   Interrupts interrupts;
   const absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(
       {.address = line.server, .connect_timeout_ms = line.connect_timeout_ms});

@@ -13,36 +13,21 @@
 #include "engine/base/status_macros.h"
 #include "engine/kernels/simd_ops.h"
 #include "engine/kernels/state_kernels.h"
-#include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
 #include "engine/mixer/scratch.h"
 #include "engine/model/json_text.h"
 #include "engine/model/model_config.h"
 #include "engine/model/weights.h"
+#include "engine/model_parts.h"
 
 namespace reprise {
 namespace {
 
-struct Sublayer {
-  NormPlacement norm_placement;
-  Norm norm;
-  std::unique_ptr<Mixer> mixer;
-};
-
-// What a model computes with.
-struct Parts {
-  EmbeddingTable embedding;
-  std::optional<Norm> embedding_norm;
-  std::vector<Sublayer> sublayers;  // of all layers, in order
-  std::optional<Norm> final_norm;
-  Linear head;
-  StateLayout layout;
-};
-
 class LoadedEngine : public Engine {
  public:
   // `scratch` is allocated for `max_rows`.
-  LoadedEngine(Parts parts, Scratch scratch, ModelInfo info, int64_t max_rows);
+  LoadedEngine(ModelParts parts, Scratch scratch, ModelInfo info,
+               int64_t max_rows);
 
   const ModelInfo& info() const override { return info_; }
   const StateLayout& layout() const override { return p_.layout; }
@@ -57,7 +42,7 @@ class LoadedEngine : public Engine {
   void RunSublayer(const Sublayer& sublayer, int64_t rows);
   MatrixView<float> Logits();
 
-  Parts p_;
+  ModelParts p_;
   const ModelInfo info_;
   const int64_t max_rows_;
 
@@ -76,7 +61,7 @@ class LoadedEngine : public Engine {
   std::vector<const std::byte*> slots_;
 };
 
-LoadedEngine::LoadedEngine(Parts parts, Scratch scratch, ModelInfo info,
+LoadedEngine::LoadedEngine(ModelParts parts, Scratch scratch, ModelInfo info,
                            int64_t max_rows)
     : p_(std::move(parts)),
       info_(std::move(info)),
@@ -182,50 +167,6 @@ MatrixView<float> LoadedEngine::Step(std::span<const StepSegment> segments) {
   return Logits();
 }
 
-absl::StatusOr<std::optional<Norm>> MakeOptionalNorm(
-    const std::optional<NormDescription>& description, int64_t size,
-    Weights& weights) {
-  std::optional<Norm> norm;
-  if (description) {
-    ASSIGN_OR_RETURN(norm, Norm::Create(*description, size, weights));
-  }
-  return norm;
-}
-
-absl::StatusOr<Parts> BuildParts(const ModelDescription& model,
-                                 int64_t max_context, Weights& weights,
-                                 Scratch& scratch) {
-  StateLayout layout(max_context);
-  ASSIGN_OR_RETURN(
-      EmbeddingTable embedding,
-      weights.Embedding(model.embedding, model.vocab_size, model.d_model));
-  ASSIGN_OR_RETURN(
-      std::optional<Norm> embedding_norm,
-      MakeOptionalNorm(model.embedding_norm, model.d_model, weights));
-  std::vector<Sublayer> sublayers;
-  for (int64_t i = 0; i < std::ssize(model.layers); ++i) {
-    for (const SublayerDescription& d : model.layers[static_cast<size_t>(i)]) {
-      const MixerContext context{.layer = i,
-                                 .d_model = model.d_model,
-                                 .weights = weights,
-                                 .layout = layout,
-                                 .scratch = scratch};
-      ASSIGN_OR_RETURN(Norm norm, Norm::Create(d.norm, model.d_model, weights));
-      ASSIGN_OR_RETURN(std::unique_ptr<Mixer> mixer,
-                       MakeMixer(d.mixer, context));
-      sublayers.push_back(
-          {d.norm_placement, std::move(norm), std::move(mixer)});
-    }
-  }
-  ASSIGN_OR_RETURN(std::optional<Norm> final_norm,
-                   MakeOptionalNorm(model.final_norm, model.d_model, weights));
-  const LinearPart parts[] = {{model.head, model.vocab_size}};
-  ASSIGN_OR_RETURN(Linear head, weights.MakeLinear(parts, model.d_model));
-  return Parts{std::move(embedding), std::move(embedding_norm),
-               std::move(sublayers), std::move(final_norm),
-               std::move(head),      std::move(layout)};
-}
-
 // "2 x (linear_attention + gated_ffn), width 64, vocabulary 256".
 std::string DescribeForPeople(const ModelDescription& model) {
   std::map<std::string, int> layers;  // how many of each kind
@@ -328,8 +269,8 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
   const int64_t max_context = options.max_context.value_or(
       std::min(model.max_positions.value_or(StateLayout::kDefaultMaxContext),
                StateLayout::kDefaultMaxContext));
-  ASSIGN_OR_RETURN(Parts parts,
-                   BuildParts(model, max_context, weights, scratch));
+  ASSIGN_OR_RETURN(ModelParts parts,
+                   BuildModelParts(model, max_context, weights, scratch));
   scratch.Allocate(options.max_rows);
   ModelInfo info =
       MakeInfo(options.model_dir, model, weights, type, parts.layout);

@@ -302,6 +302,14 @@ absl::StatusOr<Linear> Linear::Create(MatrixView<const float> weight,
   return Linear(std::move(impl));
 }
 
+Linear Linear::OfShape(int64_t in, int64_t out) {
+  auto impl = std::make_unique<Impl>();
+  impl->in = in;
+  impl->out = out;
+  impl->max_rows = 0;  // Apply refuses every number of rows
+  return Linear(std::move(impl));
+}
+
 void Linear::Apply(MatrixView<const float> x, MatrixView<float> y,
                    LinearScratch& scratch) const {
   CHECK(x.rows >= 1 && x.rows <= impl_->max_rows && x.rows == y.rows);

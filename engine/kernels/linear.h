@@ -79,6 +79,9 @@ class Linear {
   static absl::StatusOr<Linear> Create(MatrixView<const float> weight,
                                        std::span<const float> bias,
                                        const Options& options);
+  // One that has no weights and only tells in() and out(): for looking at a
+  // model without loading it. Whatever else is called is a bug.
+  static Linear OfShape(int64_t in, int64_t out);
   ~Linear();
   Linear(Linear&&) noexcept;
   Linear& operator=(Linear&&) noexcept;

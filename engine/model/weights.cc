@@ -20,6 +20,11 @@ std::vector<int64_t> StoredShape(const LinearPart& part, int64_t in) {
   return {part.out, in};
 }
 
+std::vector<int64_t> BiasShape(const LinearPart& part) {
+  if (!part.ref.bias_shape.empty()) return part.ref.bias_shape;
+  return {part.out};
+}
+
 }  // namespace
 
 void EmbeddingTable::Read(int64_t row, float* out) const {
@@ -46,6 +51,18 @@ Weights::Weights(const Checkpoint& checkpoint, WeightType type,
   CHECK(type != WeightType::kAuto);
 }
 
+Weights::Weights(const Checkpoint& checkpoint, LinearScratch& scratch)
+    : checkpoint_(checkpoint),
+      type_(WeightType::kF32),
+      max_rows_(1),
+      scratch_(scratch),
+      shapes_only_(true) {}
+
+Weights Weights::ShapesOnly(const Checkpoint& checkpoint,
+                            LinearScratch& scratch) {
+  return Weights(checkpoint, scratch);
+}
+
 absl::StatusOr<const TensorInfo*> Weights::Use(
     const TensorRef& ref, const std::vector<int64_t>& shape) {
   const TensorInfo* tensor = checkpoint_.Find(ref.name);
@@ -61,8 +78,11 @@ absl::StatusOr<const TensorInfo*> Weights::Use(
                      ShapeText(tensor->shape), ", config.json's ", ref.fields,
                      one ? " needs " : " need ", ShapeText(shape)));
   }
+  // Nothing is read, but the type is checked.
+  if (shapes_only_) RETURN_IF_ERROR(checkpoint_.ReadF32Range(ref.name, 0, {}));
   if (used_.insert(ref.name).second) {
     num_parameters_ += tensor->elements;
+    if (shapes_only_) return tensor;
     fingerprint_.Add(ref.name,
                      absl::StrCat(ToAbsl(DTypeName(tensor->dtype)),
                                   ShapeText(tensor->shape)),
@@ -116,6 +136,13 @@ absl::StatusOr<Linear> Weights::Pack(std::span<const LinearPart> parts,
     out += part.out;
     biased |= static_cast<bool>(part.ref.bias);
   }
+  if (shapes_only_) {
+    for (const LinearPart& part : parts) {
+      if (!part.ref.bias) continue;
+      RETURN_IF_ERROR(Use(part.ref.bias, BiasShape(part)).status());
+    }
+    return ShapeOf(in, out, as);
+  }
   std::vector<float> weight(static_cast<size_t>(out * in));
   std::vector<float> bias(static_cast<size_t>(biased ? out : 0));
   std::span<float> weight_rest(weight);
@@ -126,10 +153,8 @@ absl::StatusOr<Linear> Weights::Pack(std::span<const LinearPart> parts,
     weight_rest = weight_rest.subspan(elements);
     const size_t rows = biased ? static_cast<size_t>(part.out) : 0;
     if (part.ref.bias) {
-      const std::vector<int64_t>& shape = part.ref.bias_shape;
-      RETURN_IF_ERROR(ReadTo(part.ref.bias,
-                             shape.empty() ? std::vector{part.out} : shape,
-                             bias_rest.first(rows)));
+      RETURN_IF_ERROR(
+          ReadTo(part.ref.bias, BiasShape(part), bias_rest.first(rows)));
     }
     bias_rest = bias_rest.subspan(rows);
   }
@@ -139,6 +164,7 @@ absl::StatusOr<Linear> Weights::Pack(std::span<const LinearPart> parts,
 absl::StatusOr<Linear> Weights::PackMatrix(MatrixView<const float> weight,
                                            std::span<const float> bias,
                                            PackAs as) {
+  if (shapes_only_) return ShapeOf(weight.cols, weight.rows, as);
   ASSIGN_OR_RETURN(
       Linear linear,
       Linear::Create(weight, bias, {.type = as.type, .max_rows = as.max_rows}));
@@ -146,6 +172,12 @@ absl::StatusOr<Linear> Weights::PackMatrix(MatrixView<const float> weight,
   weight_bytes_ += linear.packed_bytes();
   exact_ = exact_ && linear.exact();
   return linear;
+}
+
+Linear Weights::ShapeOf(int64_t in, int64_t out, PackAs as) {
+  // With max_rows() of 1, as.max_rows is how often a row of x passes.
+  multiplications_ += in * out * as.max_rows;
+  return Linear::OfShape(in, out);
 }
 
 absl::StatusOr<Linear> Weights::PackHeadLinear(MatrixView<const float> weight,
@@ -179,6 +211,7 @@ absl::StatusOr<std::vector<float>> Weights::Tensor(
   if (!ref) return result;
   ASSIGN_OR_RETURN(const TensorInfo* tensor, Use(ref, shape));
   result.resize(static_cast<size_t>(tensor->elements));
+  if (shapes_only_) return result;
   RETURN_IF_ERROR(ReadTo(ref, shape, result));
   weight_bytes_ += tensor->elements * static_cast<int64_t>(sizeof(float));
   return result;
@@ -191,6 +224,7 @@ absl::StatusOr<EmbeddingTable> Weights::Embedding(const TensorRef& ref,
   table.rows_ = rows;
   table.cols_ = cols;
   table.dtype_ = tensor->dtype;
+  if (shapes_only_) return table;
   // Read as f32 in any case: that checks the type and every number.
   std::vector<float> floats(static_cast<size_t>(rows * cols));
   RETURN_IF_ERROR(checkpoint_.ReadF32(ref.name, floats));

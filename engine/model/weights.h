@@ -55,6 +55,13 @@ class Weights {
   Weights(const Checkpoint& checkpoint, WeightType type, int64_t max_rows,
           LinearScratch& scratch);
 
+  // Weights that look like those of `checkpoint` and are none, for looking at
+  // a model without loading it: names, shapes and types are checked, no byte of
+  // a tensor is read. Vectors are zeros, Linears are Linear::OfShape, tables
+  // must not be read; weight_bytes, exact and ModelFingerprint mean nothing.
+  static Weights ShapesOnly(const Checkpoint& checkpoint,
+                            LinearScratch& scratch);
+
   int64_t max_rows() const { return max_rows_; }
 
   // y = [x W1^T + b1 | x W2^T + b2 | ...], one matmul. Parts without a bias get
@@ -82,6 +89,8 @@ class Weights {
 
   // Of the tensors handed out so far, each counted once.
   int64_t num_parameters() const { return num_parameters_; }
+  // ShapesOnly: how many numbers a row of x is multiplied with in all Linears.
+  int64_t multiplications() const { return multiplications_; }
   // Memory of everything handed out, as packed.
   int64_t weight_bytes() const { return weight_bytes_; }
   // Of those, what every step reads: all but the embedding tables.
@@ -100,6 +109,8 @@ class Weights {
     int64_t max_rows;
   };
 
+  Weights(const Checkpoint& checkpoint, LinearScratch& scratch);
+
   // Checks and records a tensor of the given shape.
   absl::StatusOr<const TensorInfo*> Use(const TensorRef& ref,
                                         const std::vector<int64_t>& shape);
@@ -112,12 +123,15 @@ class Weights {
                               PackAs as);
   absl::StatusOr<Linear> PackMatrix(MatrixView<const float> weight,
                                     std::span<const float> bias, PackAs as);
+  Linear ShapeOf(int64_t in, int64_t out, PackAs as);
 
   const Checkpoint& checkpoint_;
   const WeightType type_;
   const int64_t max_rows_;
   LinearScratch& scratch_;
+  const bool shapes_only_ = false;
   int64_t num_parameters_ = 0;
+  int64_t multiplications_ = 0;
   int64_t weight_bytes_ = 0;
   int64_t table_bytes_ = 0;
   bool exact_ = true;

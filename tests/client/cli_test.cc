@@ -235,6 +235,42 @@ TEST_F(CliTest, TokenizeShowsIdsAndPieces) {
             "{\"ids\":[97],\"pieces\":[\"YQ==\"]}\n");
 }
 
+constexpr char kGlaCase[] = REPRISE_TESTDATA "/golden/hybrid_gla_fullattn";
+
+TEST_F(CliTest, InspectNeedsNoServer) {
+  Process process({kBinary, "--server=127.0.0.1:1", "inspect", kGlaCase},
+                  Process::Streams::kPipes);
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_EQ(process.err(), "");
+  EXPECT_THAT(process.out(), HasSubstr("family:              gla\n"));
+  EXPECT_THAT(process.out(),
+              HasSubstr("state of a session:  8.0 KiB, and 256 B for each "
+                        "token\n"));
+  EXPECT_THAT(process.out(),
+              HasSubstr("     1  softmax_attention + gated_ffn       "));
+  EXPECT_THAT(process.out(), HasSubstr("    1,024  264.0 KiB    1.5 MiB\n"));
+  EXPECT_THAT(process.out(),
+              HasSubstr("The state is smaller from token 7 on.\n"));
+}
+
+TEST_F(CliTest, InspectSpeaksJson) {
+  const auto json =
+      nlohmann::json::parse(Run({"inspect", kGlaCase, "--json"}).out);
+  EXPECT_EQ(json["num_parameters"], 155'200);
+  EXPECT_EQ(json["layers"]["period"][1]["mixers"][0], "softmax_attention");
+  EXPECT_EQ(json["layers"]["period"][1]["state"][0]["growth"], "context");
+  EXPECT_EQ(json["memory"][3]["tokens"], 1'048'576);
+  EXPECT_EQ(json["smaller_from_tokens"], 7);
+}
+
+TEST_F(CliTest, InspectSaysWhatItCannotRead) {
+  const Outcome outcome = Run({"inspect", "/nowhere"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, StartsWith("reprise: NOT_FOUND: "));
+  EXPECT_EQ(Run({"inspect"}).exit_code, 2);
+}
+
 TEST_F(CliTest, ScoreShowsTheFigures) {
   const Outcome outcome = Run({"score", "abcde"});
   EXPECT_EQ(outcome.exit_code, 0);

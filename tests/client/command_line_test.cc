@@ -228,7 +228,7 @@ TEST_F(CommandLineTest, RefusesOptionsThatAreNotUtf8ByName) {
 TEST_F(CommandLineTest, WhatIsNoCommandIsNamedAndTheCommandsListed) {
   const std::string list =
       "the commands are complete, chat, sessions, score, "
-      "tokenize, model";
+      "tokenize, inspect, model";
   ExpectUsageError({"bogus"}, "'bogus' is no command; " + list);
   ExpectUsageError({"--json", "bogus", "x"}, "'bogus' is no command; ");
   ExpectUsageError({"--verbose"}, "a command is required; " + list);
