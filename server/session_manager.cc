@@ -237,9 +237,9 @@ absl::Status SessionManager::Impl::WriteCommit(SessionClaim& claim) {
   stored.updated_unix_ms = now_unix_ms;
   if (!exists) stored.created_unix_ms = now_unix_ms;
   RenewExpiry(now_unix_ms, stored);
-  RETURN_IF_ERROR(store.Put(claim.key(), expected, stored, snapshot));
+  ASSIGN_OR_RETURN(claim.stored,
+                   store.Put(claim.key(), expected, stored, snapshot, {}));
   if (!exists) ++num_stored;
-  claim.stored = std::move(stored);
   metrics.ObserveSnapshotWrite("store",
                                SecondsBetween(start_ns, clock.MonotonicNs()),
                                static_cast<int64_t>(snapshot.size()));

@@ -65,14 +65,15 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::PutNew(
     return exists;
   }
   RETURN_IF_ERROR(CheckRoomForOne());
-  const absl::Status status = store.Put(key, std::nullopt, stored, snapshot);
-  if (absl::IsAborted(status)) return exists;
-  CountFailure(SnapshotOp::kWrite, status);
-  RETURN_IF_ERROR(status);
+  absl::StatusOr<StoredSession> put =
+      store.Put(key, std::nullopt, stored, snapshot, {});
+  if (absl::IsAborted(put.status())) return exists;
+  CountFailure(SnapshotOp::kWrite, put.status());
+  RETURN_IF_ERROR(put.status());
   ++num_stored;
   cache.Erase(key);
   cache.Note(key, note);
-  return SessionInfo{std::move(stored), SessionPlace::kSuspended};
+  return SessionInfo{*std::move(put), SessionPlace::kSuspended};
 }
 
 absl::StatusOr<SessionInfo> SessionManager::CreateSession(const SessionKey& key,
@@ -100,6 +101,8 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::Fork(
   RETURN_IF_ERROR(
       CheckExpectedRevision(from, stored.revision, expected_revision));
   stored.forked_from = from.id;
+  stored.request_id.clear();
+  stored.request_fingerprint = 0;
   return PutNew(to, std::move(stored), snapshot, "first turn since its fork");
 }
 

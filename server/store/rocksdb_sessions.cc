@@ -11,6 +11,7 @@
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
 #include "server/store/entry_codec.h"
+#include "server/store/store_rules.h"
 
 namespace reprise {
 namespace {
@@ -21,6 +22,19 @@ rocksdb::Slice ToSlice(std::string_view bytes) {
 std::string_view FromSlice(const rocksdb::Slice& slice) {
   return {slice.data(), slice.size()};
 }
+
+// Reads that see the database as it is now, whatever is written meanwhile.
+class Now {
+ public:
+  explicit Now(rocksdb::DB& db) : snapshot_(&db) {
+    options_.snapshot = snapshot_.snapshot();
+  }
+  const rocksdb::ReadOptions& options() const { return options_; }
+
+ private:
+  rocksdb::ManagedSnapshot snapshot_;
+  rocksdb::ReadOptions options_;
+};
 
 }  // namespace
 
@@ -38,20 +52,20 @@ absl::StatusOr<std::unique_ptr<RocksDbSessions>> RocksDbSessions::Open(
   return sessions;
 }
 
-// One pass over the entries, about 100 bytes each. RocksDB's own estimate of
+// One pass over the entries, 100 bytes and more each. RocksDB's own estimate of
 // the number of keys counts overwritten ones too.
 absl::Status RocksDbSessions::CountSessions() {
   const std::unique_ptr<rocksdb::Iterator> it(
       db().NewIterator(rocksdb::ReadOptions(), database_->entries()));
   for (it->SeekToFirst(); it->Valid(); it->Next()) {
-    ++sessions_;
+    const absl::StatusOr<SessionKey> key = ParseEntryKey(FromSlice(it->key()));
     const absl::StatusOr<StoredSession> session =
         DecodeEntry(FromSlice(it->key()), FromSlice(it->value()));
-    if (session.ok()) {
-      snapshot_bytes_ += session->snapshot_bytes;
-    } else {
+    if (!session.ok()) {
       LogDamage("store holds a damaged entry", it->key(), session.status());
     }
+    const StoredSession counted = session.ok() ? *session : StoredSession();
+    usage_.Change(key.ok() ? key->tenant : "", /*old=*/nullptr, &counted);
   }
   return FromRocksDb(it->status());
 }
@@ -68,8 +82,11 @@ void RocksDbSessions::LogDamage(const char* what, const rocksdb::Slice& key,
   LogWarning(what, {{"reason", FromAbsl(status.message())}});
 }
 
-absl::StatusOr<std::optional<StoredSession>> RocksDbSessions::ReadEntry(
-    const rocksdb::ReadOptions& options, const std::string& entry_key) {
+// ---- Reading ----------------------------------------------------------------
+
+absl::StatusOr<std::optional<RocksDbSessions::Entry>>
+RocksDbSessions::ReadEntry(const rocksdb::ReadOptions& options,
+                           const std::string& entry_key) {
   rocksdb::PinnableSlice value;
   const rocksdb::Status status =
       db().Get(options, database_->entries(), entry_key, &value);
@@ -77,15 +94,84 @@ absl::StatusOr<std::optional<StoredSession>> RocksDbSessions::ReadEntry(
   RETURN_IF_ERROR(FromRocksDb(status));
   ASSIGN_OR_RETURN(StoredSession session,
                    DecodeEntry(entry_key, FromSlice(value)));
-  return session;
+  return Entry{std::move(session), IsVersion1(FromSlice(value))};
 }
 
+absl::StatusOr<std::string> RocksDbSessions::ReadBlob(
+    const rocksdb::ReadOptions& options, const std::string& key,
+    uint64_t bytes) {
+  rocksdb::PinnableSlice value;
+  const rocksdb::Status status =
+      db().Get(options, database_->snapshots(), key, &value);
+  if (status.IsNotFound() || (status.ok() && value.size() != bytes)) {
+    return absl::DataLossError(
+        "store: the snapshot is not the one its entry tells of");
+  }
+  RETURN_IF_ERROR(FromRocksDb(status));
+  return value.ToString();
+}
+
+absl::StatusOr<std::string> RocksDbSessions::ReadSnapshot(
+    const rocksdb::ReadOptions& options, const std::string& entry_key,
+    const Entry& entry, uint64_t revision) {
+  ASSIGN_OR_RETURN(const uint64_t bytes,
+                   SnapshotBytesAt(entry.session, revision));
+  return ReadBlob(options,
+                  entry.version1 ? entry_key : SnapshotKey(entry_key, revision),
+                  bytes);
+}
+
+absl::StatusOr<StoredSession> RocksDbSessions::GetEntry(const SessionKey& key) {
+  ASSIGN_OR_RETURN(std::optional<Entry> entry,
+                   ReadEntry(rocksdb::ReadOptions(), EntryKey(key)));
+  if (!entry.has_value()) return NoSuchSessionError(key);
+  return std::move(entry->session);
+}
+
+absl::Status RocksDbSessions::Get(const SessionKey& key, StoredSession* session,
+                                  std::string* snapshot) {
+  const Now now(db());
+  const std::string entry_key = EntryKey(key);
+  ASSIGN_OR_RETURN(std::optional<Entry> entry,
+                   ReadEntry(now.options(), entry_key));
+  if (!entry.has_value()) return NoSuchSessionError(key);
+  ASSIGN_OR_RETURN(*snapshot, ReadSnapshot(now.options(), entry_key, *entry,
+                                           entry->session.revision));
+  *session = std::move(entry->session);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> RocksDbSessions::GetSnapshot(const SessionKey& key,
+                                                         uint64_t revision) {
+  const Now now(db());
+  const std::string entry_key = EntryKey(key);
+  ASSIGN_OR_RETURN(const std::optional<Entry> entry,
+                   ReadEntry(now.options(), entry_key));
+  if (!entry.has_value()) return NoSuchSessionError(key);
+  return ReadSnapshot(now.options(), entry_key, *entry, revision);
+}
+
+absl::StatusOr<std::string> RocksDbSessions::GetOutcome(const SessionKey& key,
+                                                        uint64_t revision) {
+  const Now now(db());
+  const std::string entry_key = EntryKey(key);
+  ASSIGN_OR_RETURN(const std::optional<Entry> entry,
+                   ReadEntry(now.options(), entry_key));
+  if (!entry.has_value()) return NoSuchSessionError(key);
+  RETURN_IF_ERROR(CheckRevision(key.id, entry->session.revision, revision));
+  if (entry->session.outcome_bytes == 0) return std::string();
+  return ReadBlob(now.options(), OutcomeKey(entry_key),
+                  entry->session.outcome_bytes);
+}
+
+// ---- Writing ----------------------------------------------------------------
+
 void RocksDbSessions::PutEntryInBatch(const std::string& entry_key,
-                                      const std::optional<StoredSession>& old,
+                                      const StoredSession* old,
                                       const StoredSession& session,
                                       rocksdb::WriteBatch& batch) {
   batch.Put(database_->entries(), entry_key, EncodeEntry(entry_key, session));
-  const int64_t old_expiry = old.has_value() ? old->expires_unix_ms : 0;
+  const int64_t old_expiry = old != nullptr ? old->expires_unix_ms : 0;
   if (old_expiry == session.expires_unix_ms) return;
   if (old_expiry > 0) {
     batch.Delete(database_->expiry(), ExpiryKey(old_expiry, entry_key));
@@ -96,30 +182,59 @@ void RocksDbSessions::PutEntryInBatch(const std::string& entry_key,
   }
 }
 
-absl::Status RocksDbSessions::Put(const SessionKey& key,
-                                  std::optional<uint64_t> expected_revision,
-                                  const StoredSession& session,
-                                  std::string_view snapshot) {
-  const std::string entry_key = EntryKey(key);
-  MutexLock lock(Stripe(entry_key));
-  ASSIGN_OR_RETURN(const std::optional<StoredSession> old,
-                   ReadEntry(rocksdb::ReadOptions(), entry_key));
-  RETURN_IF_ERROR(CheckRevision(
-      key.id, old.has_value() ? std::optional(old->revision) : std::nullopt,
-      expected_revision));
-  StoredSession stored = session;
-  stored.snapshot_bytes = snapshot.size();
-  rocksdb::WriteBatch batch;
-  PutEntryInBatch(entry_key, old, stored, batch);
-  batch.Put(database_->snapshots(), entry_key, ToSlice(snapshot));
-  RETURN_IF_ERROR(database_->Write(batch));
-  snapshot_bytes_ += snapshot.size();
-  if (old.has_value()) {
-    snapshot_bytes_ -= old->snapshot_bytes;
-  } else {
-    ++sessions_;
+absl::Status RocksDbSessions::DropInBatch(const std::string& entry_key,
+                                          const Entry& old,
+                                          const StoredSession& now,
+                                          rocksdb::WriteBatch& batch) {
+  const std::vector<uint64_t> dropped = DroppedRevisions(old.session, now);
+  if (old.version1) {
+    if (dropped.empty()) {
+      ASSIGN_OR_RETURN(const std::string snapshot,
+                       ReadSnapshot(rocksdb::ReadOptions(), entry_key, old,
+                                    old.session.revision));
+      batch.Put(database_->snapshots(),
+                SnapshotKey(entry_key, old.session.revision), snapshot);
+    }
+    batch.Delete(database_->snapshots(), entry_key);
+    return absl::OkStatus();
+  }
+  for (const uint64_t revision : dropped) {
+    batch.Delete(database_->snapshots(), SnapshotKey(entry_key, revision));
+  }
+  if (old.session.outcome_bytes > 0 && now.outcome_bytes == 0) {
+    batch.Delete(database_->snapshots(), OutcomeKey(entry_key));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<StoredSession> RocksDbSessions::Put(
+    const SessionKey& key, std::optional<uint64_t> expected_revision,
+    const StoredSession& session, std::string_view snapshot,
+    const SnapshotStore::PutOptions& options) {
+  const std::string entry_key = EntryKey(key);
+  MutexLock lock(Stripe(entry_key));
+  ASSIGN_OR_RETURN(const std::optional<Entry> entry,
+                   ReadEntry(rocksdb::ReadOptions(), entry_key));
+  const StoredSession* const old =
+      entry.has_value() ? &entry->session : nullptr;
+  RETURN_IF_ERROR(CheckRevision(
+      key.id, old != nullptr ? std::optional(old->revision) : std::nullopt,
+      expected_revision));
+  StoredSession now = EntryAfterPut(key, old, session, snapshot, options);
+  rocksdb::WriteBatch batch;
+  if (entry.has_value()) {
+    RETURN_IF_ERROR(DropInBatch(entry_key, *entry, now, batch));
+  }
+  PutEntryInBatch(entry_key, old, now, batch);
+  batch.Put(database_->snapshots(), SnapshotKey(entry_key, now.revision),
+            ToSlice(snapshot));
+  if (!options.outcome.empty()) {
+    batch.Put(database_->snapshots(), OutcomeKey(entry_key),
+              ToSlice(options.outcome));
+  }
+  RETURN_IF_ERROR(database_->Write(batch));
+  usage_.Change(key.tenant, old, &now);
+  return now;
 }
 
 absl::Status RocksDbSessions::PutEntry(const SessionKey& key,
@@ -127,70 +242,61 @@ absl::Status RocksDbSessions::PutEntry(const SessionKey& key,
                                        const StoredSession& session) {
   const std::string entry_key = EntryKey(key);
   MutexLock lock(Stripe(entry_key));
-  ASSIGN_OR_RETURN(const std::optional<StoredSession> old,
+  ASSIGN_OR_RETURN(const std::optional<Entry> old,
                    ReadEntry(rocksdb::ReadOptions(), entry_key));
   if (!old.has_value()) {
     return CheckRevision(key.id, std::nullopt, expected_revision);
   }
-  RETURN_IF_ERROR(CheckRevision(key.id, old->revision, expected_revision));
-  StoredSession stored = session;
-  stored.snapshot_bytes = old->snapshot_bytes;
+  RETURN_IF_ERROR(
+      CheckRevision(key.id, old->session.revision, expected_revision));
+  const StoredSession now = EntryAfterPutEntry(old->session, session);
   rocksdb::WriteBatch batch;
-  PutEntryInBatch(entry_key, old, stored, batch);
+  RETURN_IF_ERROR(DropInBatch(entry_key, *old, now, batch));
+  PutEntryInBatch(entry_key, &old->session, now, batch);
   return database_->Write(batch);
-}
-
-absl::StatusOr<StoredSession> RocksDbSessions::GetEntry(const SessionKey& key) {
-  ASSIGN_OR_RETURN(std::optional<StoredSession> session,
-                   ReadEntry(rocksdb::ReadOptions(), EntryKey(key)));
-  if (!session.has_value()) return NoSuchSessionError(key);
-  return *std::move(session);
-}
-
-absl::Status RocksDbSessions::Get(const SessionKey& key, StoredSession* session,
-                                  std::string* snapshot) {
-  // Both reads see the database as it is now, whatever is written meanwhile.
-  rocksdb::ManagedSnapshot now(&db());
-  rocksdb::ReadOptions options;
-  options.snapshot = now.snapshot();
-  const std::string entry_key = EntryKey(key);
-  ASSIGN_OR_RETURN(std::optional<StoredSession> entry,
-                   ReadEntry(options, entry_key));
-  if (!entry.has_value()) return NoSuchSessionError(key);
-  rocksdb::PinnableSlice value;
-  const rocksdb::Status status =
-      db().Get(options, database_->snapshots(), entry_key, &value);
-  if (status.IsNotFound() ||
-      (status.ok() && value.size() != entry->snapshot_bytes)) {
-    return absl::DataLossError(
-        "store: the snapshot is not the one its entry tells of");
-  }
-  RETURN_IF_ERROR(FromRocksDb(status));
-  snapshot->assign(value.data(), value.size());
-  *session = *std::move(entry);
-  return absl::OkStatus();
 }
 
 absl::Status RocksDbSessions::Delete(const SessionKey& key) {
   const std::string entry_key = EntryKey(key);
   MutexLock lock(Stripe(entry_key));
-  const absl::StatusOr<std::optional<StoredSession>> old =
+  const absl::StatusOr<std::optional<Entry>> old =
       ReadEntry(rocksdb::ReadOptions(), entry_key);
   // A damaged one can go; ListExpired drops its line of the index.
   if (!old.ok() && !absl::IsDataLoss(old.status())) return old.status();
   if (old.ok() && !old->has_value()) return NoSuchSessionError(key);
+  const StoredSession session = old.ok() ? (*old)->session : StoredSession();
   rocksdb::WriteBatch batch;
   batch.Delete(database_->entries(), entry_key);
-  batch.Delete(database_->snapshots(), entry_key);
-  if (old.ok() && (*old)->expires_unix_ms > 0) {
+  if (old.ok()) {
+    DeleteBlobsInBatch(entry_key, **old, batch);
+  } else {  // not known which there are
+    batch.Delete(database_->snapshots(), entry_key);
+    batch.DeleteRange(database_->snapshots(), OutcomeKey(entry_key),
+                      AfterBlobKeys(entry_key));
+  }
+  if (session.expires_unix_ms > 0) {
     batch.Delete(database_->expiry(),
-                 ExpiryKey((*old)->expires_unix_ms, entry_key));
+                 ExpiryKey(session.expires_unix_ms, entry_key));
   }
   RETURN_IF_ERROR(database_->Write(batch));
-  if (old.ok()) snapshot_bytes_ -= (*old)->snapshot_bytes;
-  --sessions_;
+  usage_.Change(key.tenant, &session, /*now=*/nullptr);
   return absl::OkStatus();
 }
+
+void RocksDbSessions::DeleteBlobsInBatch(const std::string& entry_key,
+                                         const Entry& old,
+                                         rocksdb::WriteBatch& batch) {
+  rocksdb::ColumnFamilyHandle* const family = database_->snapshots();
+  const StoredSession& session = old.session;
+  batch.Delete(family, old.version1 ? entry_key
+                                    : SnapshotKey(entry_key, session.revision));
+  for (const StoredCheckpoint& checkpoint : session.checkpoints) {
+    batch.Delete(family, SnapshotKey(entry_key, checkpoint.revision));
+  }
+  if (session.outcome_bytes > 0) batch.Delete(family, OutcomeKey(entry_key));
+}
+
+// ---- Listing ----------------------------------------------------------------
 
 absl::StatusOr<std::vector<StoredSession>> RocksDbSessions::List(
     std::string_view tenant, std::string_view after, int64_t limit) {
@@ -225,13 +331,13 @@ absl::StatusOr<bool> RocksDbSessions::PassOverExpiry(
   ASSIGN_OR_RETURN(const ParsedExpiryKey parsed, ParseExpiryKey(expiry_key));
   const std::string entry_key(parsed.entry_key);
   MutexLock lock(Stripe(entry_key));
-  const absl::StatusOr<std::optional<StoredSession>> session =
+  const absl::StatusOr<std::optional<Entry>> entry =
       ReadEntry(rocksdb::ReadOptions(), entry_key);
-  if (absl::IsDataLoss(session.status())) return false;
-  if (absl::IsFailedPrecondition(session.status())) return true;
-  RETURN_IF_ERROR(session.status());
-  if (session->has_value() &&
-      (*session)->expires_unix_ms == parsed.expires_unix_ms) {
+  if (absl::IsDataLoss(entry.status())) return false;
+  if (absl::IsFailedPrecondition(entry.status())) return true;
+  RETURN_IF_ERROR(entry.status());
+  if (entry->has_value() &&
+      (*entry)->session.expires_unix_ms == parsed.expires_unix_ms) {
     return false;
   }
   rocksdb::WriteBatch batch;

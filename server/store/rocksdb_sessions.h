@@ -1,9 +1,14 @@
 // Sessions in one opened database:
 //
-//   column family   key          value
-//   entries         entry key    entry              (entry_codec.h)
-//   snapshots       entry key    snapshot, in blob files
-//   expiry          expiry key   nothing
+//   column family   key            value
+//   entries         entry key      entry              (entry_codec.h)
+//   snapshots       snapshot key   snapshot, in blob files
+//                   outcome key    outcome
+//                   entry key      snapshot of an entry of version 1
+//   expiry          expiry key     nothing
+//
+// A snapshot stays where it was written when it becomes a checkpoint; only
+// those of version 1 move, with the first write to their session.
 //
 // Every change is one synced write over all three, so they always agree. The
 // database belongs to one process (its LOCK file), which is why a mutex is
@@ -12,7 +17,6 @@
 #define SERVER_STORE_ROCKSDB_SESSIONS_H_
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +31,7 @@
 #include "engine/base/mutex.h"
 #include "server/store/rocksdb_database.h"
 #include "server/store/snapshot_store.h"
+#include "server/store/store_usage.h"
 
 namespace reprise {
 
@@ -37,21 +42,27 @@ class RocksDbSessions {
   static absl::StatusOr<std::unique_ptr<RocksDbSessions>> Open(
       const std::string& path);
 
-  absl::Status Put(const SessionKey& key,
-                   std::optional<uint64_t> expected_revision,
-                   const StoredSession& session, std::string_view snapshot);
+  absl::StatusOr<StoredSession> Put(const SessionKey& key,
+                                    std::optional<uint64_t> expected_revision,
+                                    const StoredSession& session,
+                                    std::string_view snapshot,
+                                    const SnapshotStore::PutOptions& options);
   absl::Status PutEntry(const SessionKey& key, uint64_t expected_revision,
                         const StoredSession& session);
   absl::StatusOr<StoredSession> GetEntry(const SessionKey& key);
   absl::Status Get(const SessionKey& key, StoredSession* session,
                    std::string* snapshot);
+  absl::StatusOr<std::string> GetSnapshot(const SessionKey& key,
+                                          uint64_t revision);
+  absl::StatusOr<std::string> GetOutcome(const SessionKey& key,
+                                         uint64_t revision);
   absl::Status Delete(const SessionKey& key);
   absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
                                                   std::string_view after,
                                                   int64_t limit);
   absl::StatusOr<std::vector<SessionKey>> ListExpired(int64_t unix_ms,
                                                       int64_t limit);
-  SnapshotStore::Usage usage() const { return {snapshot_bytes_, sessions_}; }
+  const StoreUsage& usage() const { return usage_; }
 
   // Whether a write failed. All others will, until the database is closed and
   // opened again; reading goes on.
@@ -61,14 +72,31 @@ class RocksDbSessions {
   explicit RocksDbSessions(std::unique_ptr<RocksDbDatabase> database)
       : database_(std::move(database)) {}
 
+  struct Entry {
+    StoredSession session;
+    bool version1 = false;
+  };
+
   absl::Status CountSessions();
-  absl::StatusOr<std::optional<StoredSession>> ReadEntry(
+  absl::StatusOr<std::optional<Entry>> ReadEntry(
       const rocksdb::ReadOptions& options, const std::string& entry_key);
+  // DataLoss if it is not there, or has another size than its entry says.
+  absl::StatusOr<std::string> ReadSnapshot(const rocksdb::ReadOptions& options,
+                                           const std::string& entry_key,
+                                           const Entry& entry,
+                                           uint64_t revision);
+  absl::StatusOr<std::string> ReadBlob(const rocksdb::ReadOptions& options,
+                                       const std::string& key, uint64_t bytes);
   // Adds the entry, and its line in the expiry index in place of the old one.
-  void PutEntryInBatch(const std::string& entry_key,
-                       const std::optional<StoredSession>& old,
+  void PutEntryInBatch(const std::string& entry_key, const StoredSession* old,
                        const StoredSession& session,
                        rocksdb::WriteBatch& batch);
+  // Adds what becomes of the old snapshots, and of the old outcome.
+  absl::Status DropInBatch(const std::string& entry_key, const Entry& old,
+                           const StoredSession& now,
+                           rocksdb::WriteBatch& batch);
+  void DeleteBlobsInBatch(const std::string& entry_key, const Entry& old,
+                          rocksdb::WriteBatch& batch);
   absl::StatusOr<bool> PassOverExpiry(const std::string& expiry_key);
   // Logs what is damaged, once for each key: it is found again by every sweep
   // and every list.
@@ -81,8 +109,7 @@ class RocksDbSessions {
 
   // Held from reading an entry to writing it, each for its share of the keys.
   std::array<Mutex, 64> stripes_;
-  std::atomic<uint64_t> snapshot_bytes_{0};
-  std::atomic<uint64_t> sessions_{0};
+  StoreUsage usage_;  // synchronises itself
 
   Mutex damage_mu_;
   std::set<std::string> damage_logged_ ABSL_GUARDED_BY(damage_mu_);  // keys

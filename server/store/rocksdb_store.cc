@@ -67,13 +67,14 @@ class RocksDbStore : public SnapshotStore {
         folder_(FolderAt(path_)),
         sessions_(std::move(sessions)) {}
 
-  absl::Status Put(const SessionKey& key,
-                   std::optional<uint64_t> expected_revision,
-                   const StoredSession& session,
-                   std::string_view snapshot) override {
+  absl::StatusOr<StoredSession> Put(const SessionKey& key,
+                                    std::optional<uint64_t> expected_revision,
+                                    const StoredSession& session,
+                                    std::string_view snapshot,
+                                    const PutOptions& options) override {
     RETURN_IF_ERROR(CheckFolder());
     ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kWrite));
-    return sessions->Put(key, expected_revision, session, snapshot);
+    return sessions->Put(key, expected_revision, session, snapshot, options);
   }
   absl::Status PutEntry(const SessionKey& key, uint64_t expected_revision,
                         const StoredSession& session) override {
@@ -89,6 +90,16 @@ class RocksDbStore : public SnapshotStore {
                    std::string* snapshot) override {
     ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
     return sessions->Get(key, session, snapshot);
+  }
+  absl::StatusOr<std::string> GetSnapshot(const SessionKey& key,
+                                          uint64_t revision) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    return sessions->GetSnapshot(key, revision);
+  }
+  absl::StatusOr<std::string> GetOutcome(const SessionKey& key,
+                                         uint64_t revision) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    return sessions->GetOutcome(key, revision);
   }
   absl::Status Delete(const SessionKey& key) override {
     ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kWrite));
@@ -107,7 +118,11 @@ class RocksDbStore : public SnapshotStore {
   }
   absl::StatusOr<Usage> GetUsage() override {
     ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
-    return sessions->usage();
+    return sessions->usage().All();
+  }
+  absl::StatusOr<Usage> GetTenantUsage(std::string_view tenant) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    return sessions->usage().Of(tenant);
   }
 
  private:

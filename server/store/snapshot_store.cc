@@ -12,10 +12,6 @@ namespace {
 
 constexpr absl::string_view kNoSpaceUrl = "reprise/no_space";
 
-std::string RevisionText(std::optional<uint64_t> revision) {
-  return revision.has_value() ? absl::StrCat("revision ", *revision) : "none";
-}
-
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenMemory(
     const std::string& rest) {
   if (!rest.empty()) {
@@ -76,16 +72,6 @@ bool IsNoSpace(const absl::Status& status) {
 absl::Status NoSuchSessionError(const SessionKey& key) {
   return absl::NotFoundError(
       absl::StrCat("no session ", absl::CHexEscape(ToAbsl(key.id))));
-}
-
-absl::Status CheckRevision(std::string_view id,
-                           std::optional<uint64_t> stored_revision,
-                           std::optional<uint64_t> expected_revision) {
-  if (stored_revision == expected_revision) return absl::OkStatus();
-  return absl::AbortedError(
-      absl::StrCat("session ", absl::CHexEscape(ToAbsl(id)), ": stored is ",
-                   RevisionText(stored_revision), ", expected ",
-                   RevisionText(expected_revision)));
 }
 
 }  // namespace reprise

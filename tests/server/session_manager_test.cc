@@ -265,7 +265,7 @@ TEST_F(SessionManagerTest, ADamagedSnapshotIsDataLossAndStays) {
   std::string snapshot;
   ASSERT_TRUE(memory_store_->Get(Key("s"), &stored, &snapshot).ok());
   snapshot[60] ^= 1;
-  ASSERT_TRUE(memory_store_->Put(Key("s"), 1, stored, snapshot).ok());
+  ASSERT_TRUE(memory_store_->Put(Key("s"), 1, stored, snapshot, {}).ok());
   Restart();
   EXPECT_EQ(Acquire("s").status().code(), kDataLoss);
   EXPECT_EQ(Metric("reprise_snapshot_failures_total{op=\"read\","
@@ -277,9 +277,11 @@ TEST_F(SessionManagerTest, ADamagedSnapshotIsDataLossAndStays) {
 
 TEST_F(SessionManagerTest, AnEntryOfAnotherRevisionThanItsSnapshotIsDataLoss) {
   CommitTo("s", 1);
-  StoredSession stored = *memory_store_->GetEntry(Key("s"));
+  StoredSession stored;
+  std::string snapshot;
+  ASSERT_TRUE(memory_store_->Get(Key("s"), &stored, &snapshot).ok());
   stored.revision = 2;
-  ASSERT_TRUE(memory_store_->PutEntry(Key("s"), 1, stored).ok());
+  ASSERT_TRUE(memory_store_->Put(Key("s"), 1, stored, snapshot, {}).ok());
   Restart();
   EXPECT_EQ(Acquire("s").status().code(), kDataLoss);
 }

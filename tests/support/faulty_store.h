@@ -13,7 +13,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
-#include "engine/base/status_macros.h"
 #include "server/store/snapshot_store.h"
 
 namespace reprise {
@@ -29,6 +28,8 @@ enum class StoreCall {
   kPutEntry,
   kGetEntry,
   kGet,
+  kGetSnapshot,
+  kGetOutcome,
   kDelete,
   kList,
   kListExpired,
@@ -56,12 +57,13 @@ class FaultyStore : public SnapshotStore {
   // while nobody uses the store.
   void SetHook(std::function<void(StoreCall)> hook) { hook_ = std::move(hook); }
 
-  absl::Status Put(const SessionKey& key,
-                   std::optional<uint64_t> expected_revision,
-                   const StoredSession& session,
-                   std::string_view snapshot) override {
+  absl::StatusOr<StoredSession> Put(const SessionKey& key,
+                                    std::optional<uint64_t> expected_revision,
+                                    const StoredSession& session,
+                                    std::string_view snapshot,
+                                    const PutOptions& options) override {
     return Run(StoreCall::kPut, [&] {
-      return store_.Put(key, expected_revision, session, snapshot);
+      return store_.Put(key, expected_revision, session, snapshot, options);
     });
   }
   absl::Status PutEntry(const SessionKey& key, uint64_t expected_revision,
@@ -71,17 +73,22 @@ class FaultyStore : public SnapshotStore {
     });
   }
   absl::StatusOr<StoredSession> GetEntry(const SessionKey& key) override {
-    absl::StatusOr<StoredSession> result = absl::UnknownError("not called");
-    RETURN_IF_ERROR(Run(StoreCall::kGetEntry, [&] {
-      result = store_.GetEntry(key);
-      return result.status();
-    }));
-    return result;
+    return Run(StoreCall::kGetEntry, [&] { return store_.GetEntry(key); });
   }
   absl::Status Get(const SessionKey& key, StoredSession* session,
                    std::string* snapshot) override {
     return Run(StoreCall::kGet,
                [&] { return store_.Get(key, session, snapshot); });
+  }
+  absl::StatusOr<std::string> GetSnapshot(const SessionKey& key,
+                                          uint64_t revision) override {
+    return Run(StoreCall::kGetSnapshot,
+               [&] { return store_.GetSnapshot(key, revision); });
+  }
+  absl::StatusOr<std::string> GetOutcome(const SessionKey& key,
+                                         uint64_t revision) override {
+    return Run(StoreCall::kGetOutcome,
+               [&] { return store_.GetOutcome(key, revision); });
   }
   absl::Status Delete(const SessionKey& key) override {
     return Run(StoreCall::kDelete, [&] { return store_.Delete(key); });
@@ -89,28 +96,31 @@ class FaultyStore : public SnapshotStore {
   absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
                                                   std::string_view after,
                                                   int64_t limit) override {
-    RETURN_IF_ERROR(Run(StoreCall::kList, [] { return absl::OkStatus(); }));
-    return store_.List(tenant, after, limit);
+    return Run(StoreCall::kList,
+               [&] { return store_.List(tenant, after, limit); });
   }
   absl::StatusOr<std::vector<SessionKey>> ListExpired(int64_t unix_ms,
                                                       int64_t limit) override {
-    RETURN_IF_ERROR(
-        Run(StoreCall::kListExpired, [] { return absl::OkStatus(); }));
-    return store_.ListExpired(unix_ms, limit);
+    return Run(StoreCall::kListExpired,
+               [&] { return store_.ListExpired(unix_ms, limit); });
   }
   absl::StatusOr<Usage> GetUsage() override {
-    RETURN_IF_ERROR(Run(StoreCall::kGetUsage, [] { return absl::OkStatus(); }));
-    return store_.GetUsage();
+    return Run(StoreCall::kGetUsage, [&] { return store_.GetUsage(); });
+  }
+  absl::StatusOr<Usage> GetTenantUsage(std::string_view tenant) override {
+    return Run(StoreCall::kGetUsage,
+               [&] { return store_.GetTenantUsage(tenant); });
   }
 
  private:
+  // `run` returns a Status or a StatusOr.
   template <typename Call>
-  absl::Status Run(StoreCall call, const Call& run) {
+  auto Run(StoreCall call, const Call& run) -> decltype(run()) {
     if (hook_) hook_(call);
     const std::optional<StoreFault> fault = NextFault();
     if (!fault.has_value()) return run();
     if (*fault == StoreFault::kNoSpace) return NoSpaceError("made up");
-    if (*fault == StoreFault::kLostAnswer) run().IgnoreError();
+    if (*fault == StoreFault::kLostAnswer) static_cast<void>(run());
     return absl::UnavailableError("store: made up");
   }
 

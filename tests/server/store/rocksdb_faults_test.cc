@@ -26,7 +26,7 @@ absl::Status Put(SnapshotStore& store, std::optional<uint64_t> expected,
                  uint64_t revision, const std::string& snapshot) {
   StoredSession session;
   session.revision = revision;
-  return store.Put(kKey, expected, session, snapshot);
+  return store.Put(kKey, expected, session, snapshot, {}).status();
 }
 
 std::unique_ptr<SnapshotStore> Open(const std::string& path) {
@@ -108,7 +108,8 @@ TEST(RocksDbFaultsTest, AFullDiskIsSaidAndEndsWhenThereIsSpaceAgain) {
   int64_t kept = 0;  // sessions whose Put was acknowledged
   const auto put_next = [&](SnapshotStore& store) {
     const absl::Status status =
-        store.Put({"tenant", std::to_string(kept)}, std::nullopt, {}, state);
+        store.Put({"tenant", std::to_string(kept)}, std::nullopt, {}, state, {})
+            .status();
     if (status.ok()) ++kept;
     return status;
   };

@@ -13,13 +13,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <map>
 
 #include "engine/base/bytes.h"
 #include "server/store/entry_codec.h"
 #include "server/store/snapshot_store.h"
+#include "tests/server/store/raw_database.h"
 #include "tests/server/store/writer_pattern.h"
 #include "tests/support/temp_dir.h"
 
@@ -37,7 +37,7 @@ absl::Status Put(SnapshotStore& store, const SessionKey& key,
   StoredSession session;
   session.revision = revision;
   session.expires_unix_ms = expires_unix_ms;
-  return store.Put(key, expected, session, snapshot);
+  return store.Put(key, expected, session, snapshot, {}).status();
 }
 
 std::unique_ptr<SnapshotStore> Open(const std::string& path) {
@@ -262,6 +262,13 @@ TEST(RocksDbStoreTest, WhatWasAcknowledgedSurvivesAKill) {
       EXPECT_GE(entry.revision, revision);
       EXPECT_LE(entry.revision, revision + 1);
       EXPECT_EQ(snapshot, WriterSnapshot(session, entry.revision));
+      EXPECT_EQ(entry.checkpoints.size(), std::min<size_t>(entry.revision, 3));
+      for (const StoredCheckpoint& checkpoint : entry.checkpoints) {
+        const auto earlier = store->GetSnapshot(
+            {"tenant", std::to_string(session)}, checkpoint.revision);
+        ASSERT_TRUE(earlier.ok()) << earlier.status();
+        EXPECT_EQ(*earlier, WriterSnapshot(session, checkpoint.revision));
+      }
     }
   }
 }
@@ -280,25 +287,6 @@ TEST(RocksDbStoreTest, ADamagedSnapshotIsDataLossAndItsEntryStillThere) {
   EXPECT_EQ(snapshot, "before");
   EXPECT_EQ(store->GetEntry({"t", "id"})->revision, 1u);
   EXPECT_TRUE(store->Delete({"t", "id"}).ok());
-}
-
-// Hands `change` the open database behind the store's back; its families are
-// "default", "entries", "snapshots" and "expiry".
-void ChangeDatabase(
-    const std::string& path,
-    const std::function<void(rocksdb::DB&,
-                             const std::vector<rocksdb::ColumnFamilyHandle*>&)>&
-        change) {
-  std::vector<rocksdb::ColumnFamilyDescriptor> families;
-  for (const char* name : {"default", "entries", "snapshots", "expiry"}) {
-    families.emplace_back(name, rocksdb::ColumnFamilyOptions());
-  }
-  std::vector<rocksdb::ColumnFamilyHandle*> handles;
-  rocksdb::DB* opened = nullptr;
-  ASSERT_TRUE(rocksdb::DB::Open({}, path, families, &handles, &opened).ok());
-  const std::unique_ptr<rocksdb::DB> db(opened);
-  change(*db, handles);
-  for (auto* handle : handles) db->DestroyColumnFamilyHandle(handle);
 }
 
 // Flips a bit of the entry of {"t", id}.
@@ -327,7 +315,7 @@ TEST(RocksDbStoreTest, NeitherANewerEntryNorABadIndexLineKeepsOthersAlive) {
     std::string entry;
     EXPECT_TRUE(db.Get({}, handles[1], key, &entry).ok());
     entry.resize(entry.size() - 4);
-    entry[0] = 2;  // the version
+    entry[0] = 77;  // the version
     ByteWriter newer;
     newer.PutBytes(entry);
     newer.Put(Crc32c(entry, Crc32c(key)));
@@ -383,6 +371,45 @@ TEST(RocksDbStoreTest, ADamagedEntryIsDataLossAndCanBeDeleted) {
   // Its line of the expiry index could not be told, and goes now.
   EXPECT_EQ(store->ListExpired(50, 10)->size(), 2u);
   EXPECT_TRUE(Put(*store, damaged, std::nullopt, 0, "again").ok());
+}
+
+// Its entry, which named them, cannot be read.
+TEST(RocksDbStoreTest, WithADamagedEntryItsCheckpointsAreDeletedToo) {
+  TempDir dir;
+  const auto keys_left = [&] {
+    int64_t keys = 0;
+    ChangeDatabase(dir.Path("db"), [&](rocksdb::DB& db, const auto& families) {
+      const std::unique_ptr<rocksdb::Iterator> it(
+          db.NewIterator({}, families[2]));
+      for (it->SeekToFirst(); it->Valid(); it->Next()) ++keys;
+    });
+    return keys;
+  };
+  {
+    auto store = Open(dir.Path("db"));
+    for (const char* id : {"a", "b", "c"}) {
+      for (uint64_t revision = 0; revision < 3; ++revision) {
+        StoredSession session;
+        session.revision = revision;
+        ASSERT_TRUE(store
+                        ->Put({"t", id},
+                              revision == 0 ? std::nullopt
+                                            : std::optional(revision - 1),
+                              session, "state",
+                              {.checkpoint_bytes = 1000, .outcome = "said"})
+                        .ok());
+      }
+    }
+  }
+  EXPECT_EQ(keys_left(), 12);
+  DamageEntry(dir.Path("db"), "b");
+  ASSERT_TRUE(Open(dir.Path("db"))->Delete({"t", "b"}).ok());
+  EXPECT_EQ(keys_left(), 8);
+  auto store = Open(dir.Path("db"));
+  for (const char* id : {"a", "c"}) {
+    EXPECT_EQ(*store->GetSnapshot({"t", id}, 0), "state");
+    EXPECT_EQ(*store->GetOutcome({"t", id}, 2), "said");
+  }
 }
 
 TEST(RocksDbStoreTest, ADamagedLogIsNotSkipped) {

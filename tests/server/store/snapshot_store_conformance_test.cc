@@ -1,4 +1,5 @@
-// What every store promises. A new store is one more line at the end.
+// What every store promises of sessions and their snapshots. See also
+// checkpoint_conformance_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,8 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "server/store/snapshot_store.h"
-#include "tests/support/temp_dir.h"
+#include "tests/server/store/store_fixture.h"
 
 namespace reprise {
 namespace {
@@ -19,47 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using enum absl::StatusCode;
 
-struct StoreKind {
-  const char* name;
-  std::string (*uri)(const TempDir& dir);
-};
-
-class SnapshotStoreTest : public ::testing::TestWithParam<StoreKind> {
- protected:
-  void SetUp() override {
-    auto store = OpenStore(GetParam().uri(dir_));
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-  }
-
-  absl::Status Put(const SessionKey& key, std::optional<uint64_t> expected,
-                   uint64_t revision, std::string_view snapshot = "state",
-                   int64_t expires_unix_ms = 0) {
-    StoredSession session;
-    session.revision = revision;
-    session.expires_unix_ms = expires_unix_ms;
-    return store_->Put(key, expected, session, snapshot);
-  }
-
-  std::vector<std::string> ListIds(std::string_view tenant,
-                                   std::string_view after = "",
-                                   int64_t limit = 1000) {
-    std::vector<std::string> ids;
-    const auto page = store_->List(tenant, after, limit);
-    EXPECT_TRUE(page.ok()) << page.status();
-    for (const StoredSession& session : *page) ids.push_back(session.id);
-    return ids;
-  }
-
-  std::vector<SessionKey> Expired(int64_t unix_ms, int64_t limit = 1000) {
-    const auto keys = store_->ListExpired(unix_ms, limit);
-    EXPECT_TRUE(keys.ok()) << keys.status();
-    return *keys;
-  }
-
-  TempDir dir_;
-  std::unique_ptr<SnapshotStore> store_;
-};
+using SnapshotStoreTest = StoreConformance;
 
 TEST_P(SnapshotStoreTest, GivesBackWhatWasPut) {
   const SessionKey key{"tenant", "id"};
@@ -75,7 +35,7 @@ TEST_P(SnapshotStoreTest, GivesBackWhatWasPut) {
   session.forked_from = "other";
   std::string snapshot(100'000, 'x');
   snapshot[7] = '\0';
-  ASSERT_TRUE(store_->Put(key, std::nullopt, session, snapshot).ok());
+  ASSERT_TRUE(store_->Put(key, std::nullopt, session, snapshot, {}).ok());
 
   StoredSession got;
   std::string got_snapshot;
@@ -342,7 +302,7 @@ void RunRandomOperations(SnapshotStore& store, int thread, int operations) {
         snapshot.assign(random() % 5000, static_cast<char>(random()));
         const std::optional<uint64_t> expected =
             exists ? std::optional(it->second.revision) : std::nullopt;
-        ASSERT_TRUE(store.Put(key, expected, session, snapshot).ok());
+        ASSERT_TRUE(store.Put(key, expected, session, snapshot, {}).ok());
         model[id] = {session.revision, session.expires_unix_ms, snapshot};
       }
     }
@@ -371,17 +331,7 @@ TEST_P(SnapshotStoreTest, ConcurrentRandomOperationsMatchAModel) {
   for (std::thread& thread : threads) thread.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Stores, SnapshotStoreTest,
-    ::testing::Values(StoreKind{"Memory",
-                                [](const TempDir&) {
-                                  return std::string("memory:");
-                                }},
-                      StoreKind{"RocksDb",
-                                [](const TempDir& dir) {
-                                  return "rocksdb:" + dir.Path("db");
-                                }}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Stores, SnapshotStoreTest, AllStores(), StoreKindName);
 
 }  // namespace
 }  // namespace reprise

@@ -19,11 +19,12 @@ int main(int argc, char** argv) {
     const uint64_t revision = i / reprise::kWriterSessions;
     reprise::StoredSession entry;
     entry.revision = revision;
-    const absl::Status status = (*store)->Put(
+    const auto put = (*store)->Put(
         {"tenant", std::to_string(session)},
         revision == 0 ? std::nullopt : std::optional(revision - 1), entry,
-        reprise::WriterSnapshot(session, revision));
-    CHECK(status.ok());
+        reprise::WriterSnapshot(session, revision),
+        {.checkpoint_bytes = reprise::kWriterCheckpointBytes, .outcome = ""});
+    CHECK(put.ok());
     const std::string line =
         std::to_string(session) + " " + std::to_string(revision) + "\n";
     CHECK(write(STDOUT_FILENO, line.data(), line.size()) ==

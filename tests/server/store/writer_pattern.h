@@ -8,6 +8,7 @@
 namespace reprise {
 
 inline constexpr uint64_t kWriterSessions = 7;
+inline constexpr uint64_t kWriterCheckpointBytes = 65'000;  // three of them
 
 inline std::string WriterSnapshot(uint64_t session, uint64_t revision) {
   return std::string(20'000 + session * 100 + revision % 100,
