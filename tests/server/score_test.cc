@@ -83,7 +83,8 @@ TEST(ScoreTest, ScoresDoNotDependOnChunksAndBatchMates) {
         rig.Submit(MakeTurn("", SomeTokens(10, 4), 30));
       }
       std::vector<float> scores;
-      for (const SampledToken& token : rig.Run(ScoreTurn(tokens)).logprobs[0]) {
+      Answer answer = rig.Run(ScoreTurn(tokens));
+      for (const SampledToken& token : answer.logprobs[0]) {
         scores.push_back(token.logprob);
       }
       runs.push_back(std::move(scores));
