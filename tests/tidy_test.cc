@@ -85,6 +85,7 @@ const Library kLibraries[] = {
     {"prometheus/", {"server/metrics.cc", "tests/server/"}},
     {"sentencepiece_", {"tests/engine/sentencepiece_library.cc"}},
     {"rocksdb/", {"server/store/rocksdb_", "tests/server/store/"}},
+    {"zstd.h", {"engine/state/zstd_frame.cc"}},
     {"hiredis/", {"server/store/redis_store", "tests/server/store/"}},
     {"CLI/", {"client/", "server/options", "tools/"}},
     {"grpc",

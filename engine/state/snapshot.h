@@ -14,9 +14,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/state/state_elements.h"
 #include "engine/state/state_layout.h"
 
 namespace reprise {
+
+// How a snapshot is written. The default keeps every bit.
+struct SnapshotEncoding {
+  // Of the state's tensors; all else is exact always.
+  StateEncoding elements = StateEncoding::kF32;
+  bool zstd = false;
+
+  bool exact() const { return elements == StateEncoding::kF32; }
+  friend bool operator==(const SnapshotEncoding&,
+                         const SnapshotEncoding&) = default;
+};
 
 // What a state only fits to. A snapshot of another model, layout or tokenizer
 // is refused.
@@ -74,17 +86,32 @@ absl::Status CheckSession(const SessionRecord& record,
 std::string EncodeSnapshot(const ModelFingerprints& fingerprints,
                            const SessionRecord& record,
                            const StateLayout& layout,
-                           std::span<const std::byte> slot);
+                           std::span<const std::byte> slot,
+                           const SnapshotEncoding& encoding = {});
 
 // Validates everything, then writes the state to `slot` and returns the record;
 // on an error `slot` is untouched. The gaps between fields are not written:
 // give it a zeroed slot. Checked in this order: length, magic, version,
 // checksum (DataLoss; an unknown version is FailedPrecondition), fingerprints
 // (FailedPrecondition, naming which ones differ), room for its tokens
-// (FailedPrecondition), fields, finite numbers (DataLoss).
+// (FailedPrecondition), fields, finite numbers (DataLoss). How it was written
+// goes to `encoding`, if that is not null.
 absl::StatusOr<SessionRecord> DecodeSnapshot(
     std::string_view bytes, const ModelFingerprints& fingerprints,
-    const StateLayout& layout, int64_t vocab_size, std::span<std::byte> slot);
+    const StateLayout& layout, int64_t vocab_size, std::span<std::byte> slot,
+    SnapshotEncoding* encoding = nullptr);
+
+struct RecodedSnapshot {
+  std::string bytes;
+  SessionRecord record;
+  SnapshotEncoding from;  // how it was written before
+  SnapshotEncoding to;    // how `bytes` are
+};
+// The same session written in another way, or in the same; needs no slot.
+// Validates everything and returns the errors of DecodeSnapshot.
+absl::StatusOr<RecodedSnapshot> RecodeSnapshot(
+    std::string_view bytes, const ModelFingerprints& fingerprints,
+    const StateLayout& layout, int64_t vocab_size, const SnapshotEncoding& to);
 
 }  // namespace reprise
 

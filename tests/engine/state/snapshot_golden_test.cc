@@ -34,18 +34,31 @@ std::vector<float> Field(const StateLayout& layout, int index,
   return values;
 }
 
-// Decodes the blob into a zeroed `slot` and expects it to encode to itself.
+// Decodes the blob into a zeroed `slot` and expects it to encode to itself. A
+// compressed one may have another frame, by another compressor, so that it only
+// is the same session.
 SessionRecord DecodeBlob(const std::string& name, const StateLayout& layout,
-                         std::vector<std::byte>& slot) {
+                         std::vector<std::byte>& slot,
+                         const SnapshotEncoding& written = {}) {
   const std::string blob = ReadBlob(name);
   const ModelFingerprints fingerprints{kModel, layout.fingerprint(),
                                        kTokenizer};
   slot.assign(layout.slot_bytes(), std::byte{0});
+  SnapshotEncoding encoding;
   const absl::StatusOr<SessionRecord> record =
-      DecodeSnapshot(blob, fingerprints, layout, kVocabSize, slot);
+      DecodeSnapshot(blob, fingerprints, layout, kVocabSize, slot, &encoding);
   EXPECT_TRUE(record.ok()) << record.status();
   if (!record.ok()) return {};
-  EXPECT_EQ(EncodeSnapshot(fingerprints, *record, layout, slot), blob);
+  EXPECT_EQ(encoding, written);
+  const std::string again =
+      EncodeSnapshot(fingerprints, *record, layout, slot, encoding);
+  if (!encoding.zstd) {
+    EXPECT_EQ(again, blob);
+  }
+  std::vector<std::byte> second(slot.size(), std::byte{0});
+  EXPECT_TRUE(
+      DecodeSnapshot(again, fingerprints, layout, kVocabSize, second).ok());
+  EXPECT_EQ(second, slot);
   return *record;
 }
 
@@ -154,6 +167,53 @@ TEST(SnapshotGoldenTest, Version1Growing) {
   EXPECT_EQ(values(2), (std::vector<float>{-1, -2, -3, -4, -5, -6}));
   EXPECT_EQ(values(3), (std::vector<float>{10, 20, 30}));
   EXPECT_EQ(values(4), (std::vector<float>{20, 30}));  // oldest first
+}
+
+TEST(SnapshotGoldenTest, Version2Bf16) {
+  StateLayout layout;
+  layout.Add("0.kv", {2, 4});
+  layout.AddContext("1.attn_k", {1});
+  std::vector<std::byte> slot;
+  const SessionRecord record =
+      DecodeBlob("v2_bf16.rprs", layout, slot, {StateEncoding::kBf16, false});
+  EXPECT_EQ(record.revision, 3u);
+  EXPECT_EQ(record.position, 2);
+  EXPECT_EQ(record.pending_token, 8);
+  EXPECT_EQ(record.sampler.occurrences.at(0).weight, 0.1f);  // not rounded
+  EXPECT_EQ(record.sampler.window, (std::vector<int32_t>{1, 8}));
+  EXPECT_EQ(record.pending_text, "\xc3");
+  // Eight bits: 0.1 is 205 / 2^11, 2.3 is 147 / 2^6; 1 + 1/256 and 1 + 3/256
+  // lie halfway and go to 1 and 1 + 4/256.
+  const std::vector<float> values = Field(layout, 0, slot);
+  EXPECT_EQ(values[0], 1.0f);
+  EXPECT_EQ(values[1], 205.0f / 2048);
+  EXPECT_EQ(values[2], -147.0f / 64);
+  EXPECT_EQ(values[3], 1.0f);
+  EXPECT_EQ(values[4], 1.0f + 4.0f / 256);
+  EXPECT_EQ(std::bit_cast<uint32_t>(values[5]), 0x80000000u);  // -0
+  EXPECT_EQ(values[6], std::bit_cast<float>(0x7f7f0000u));
+  EXPECT_EQ(std::bit_cast<uint32_t>(values[7]), 0x80000000u);
+  EXPECT_EQ(FieldValues(layout.fields()[1], record.position, slot.data()),
+            (std::vector<float>{0.25f, 171.0f / 512}));
+}
+
+TEST(SnapshotGoldenTest, Version2Compressed) {
+  StateLayout layout;
+  layout.Add("0.kv", {2, 2});
+  layout.Add("1.kv", {8, 8});
+  for (const StateEncoding elements :
+       {StateEncoding::kF32, StateEncoding::kBf16}) {
+    const bool exact = elements == StateEncoding::kF32;
+    std::vector<std::byte> slot;
+    const SessionRecord record =
+        DecodeBlob(exact ? "v2_zstd.rprs" : "v2_bf16_zstd.rprs", layout, slot,
+                   {elements, true});
+    EXPECT_EQ(record.revision, 1u);
+    EXPECT_EQ(record.pending_token, 7);
+    EXPECT_EQ(Field(layout, 0, slot),
+              (std::vector<float>{1, -2, exact ? 0.5f : 205.0f / 2048, 0}));
+    EXPECT_EQ(Field(layout, 1, slot), std::vector<float>(64, 0));
+  }
 }
 
 }  // namespace

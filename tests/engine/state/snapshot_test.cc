@@ -165,9 +165,9 @@ TEST_F(SnapshotTest, ACutThatWasSealedAgainIsStillRefused) {
 
 TEST_F(SnapshotTest, RefusesOtherVersionsBeforeTheChecksum) {
   std::string blob = Encode();
-  blob[kVersionAt] = 2;
+  blob[kVersionAt] = 3;
   ExpectRefused(blob, kFailedPrecondition, SnapshotFault::kVersion,
-                "version is 2, this program reads 1");
+                "version is 3, this program reads 1 to 2");
 }
 
 TEST_F(SnapshotTest, NamesTheFingerprintThatDiffers) {
