@@ -86,6 +86,7 @@ const Library kLibraries[] = {
     {"sentencepiece_", {"tests/engine/sentencepiece_library.cc"}},
     {"rocksdb/", {"server/store/rocksdb_", "tests/server/store/"}},
     {"zstd.h", {"engine/state/zstd_frame.cc"}},
+    {"openssl/", {"engine/model/fingerprint.cc", "server/seal_cipher.cc"}},
     {"hiredis/", {"server/store/redis_store", "tests/server/store/"}},
     {"CLI/", {"client/", "server/options", "tools/"}},
     {"grpc",

@@ -1,0 +1,67 @@
+// A snapshot in the hands of a client: sealed, so that what comes back is what
+// was given out, by this server or by one that has the same keys, and is for
+// the same tenant and model, and not too old. docs/export.md has the format.
+//
+// The seal goes around a snapshot of any version (engine/state/snapshot.h) and
+// knows nothing of what is in it.
+#ifndef SERVER_SEAL_H_
+#define SERVER_SEAL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/metrics.h"
+#include "server/seal_keys.h"
+
+namespace reprise {
+
+// What a seal says of its snapshot. Readable by whoever has it, but not to be
+// changed.
+struct SealLabel {
+  std::string tenant;
+  std::string session;  // that it came from; empty if from none
+  uint64_t model = 0;   // fingerprint
+  uint64_t revision = 0;
+  int64_t created_unix_ms = 0;
+  int64_t expires_unix_ms = 0;  // 0 = never
+};
+
+// Who opens a seal.
+struct SealReader {
+  std::string_view tenant;
+  uint64_t model = 0;
+  int64_t now_unix_ms = 0;
+};
+
+// Seals with the first key. Internal if OpenSSL fails.
+absl::StatusOr<std::string> SealSnapshot(const SealKeys& keys,
+                                         const SealLabel& label,
+                                         std::string_view snapshot);
+
+struct OpenedSnapshot {
+  SealLabel label;
+  std::string snapshot;
+};
+
+// Checked in this order; nothing of the snapshot is shown before all is well.
+//  * DataLoss: cut, too long, not of the format;
+//  * FailedPrecondition: another version of the format;
+//  * PermissionDenied: a snapshot without a seal, or with a key that is not
+//    among `keys`;
+//  * DataLoss: changed, or sealed with another key of that id;
+//  * PermissionDenied: another tenant's;
+//  * FailedPrecondition: of another model; expired.
+absl::StatusOr<OpenedSnapshot> OpenSnapshot(const SealKeys& keys,
+                                            std::string_view sealed,
+                                            const SealReader& reader);
+
+// The reason of an error of OpenSnapshot, for metrics; none for others.
+std::optional<SnapshotFailure> SealFailureOf(const absl::Status& status);
+
+}  // namespace reprise
+
+#endif  // SERVER_SEAL_H_
