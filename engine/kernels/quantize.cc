@@ -95,7 +95,8 @@ HWY_INLINE void StoreNarrow(VI v, size_t count, T* to) {
   }
   HWY_ALIGN T buffer[hn::MaxLanes(d)];
   hn::Store(narrow, d, buffer);
-  std::memcpy(to, buffer, count * sizeof(T));
+  // `count` is smaller already, which not every compiler sees.
+  std::memcpy(to, buffer, std::min(count, hn::MaxLanes(d)) * sizeof(T));
 }
 
 float QuantizeSigned(const float* x, int64_t n, int8_t* q) {
