@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 constexpr int32_t kEndOfTextId = 0;
-constexpr size_t kMaxFileBytes = 16 << 20;
+constexpr size_t kMaxVocabularyBytes = 16 << 20;
 // Encoding takes up to this many look-ups a byte. The published vocabulary has
 // tokens of up to 128.
 constexpr size_t kMaxTokenBytes = 256;
@@ -41,7 +41,7 @@ class RwkvTokenizer : public TableTokenizer {
   absl::flat_hash_set<int32_t> seen_;  // ids, while the file is read
 };
 
-absl::Status Bad(std::string_view message) {
+absl::Status BadLine(std::string_view message) {
   return absl::InvalidArgumentError(ToAbsl(message));
 }
 
@@ -49,33 +49,33 @@ absl::Status RwkvTokenizer::AddLine(std::string_view line) {
   const size_t first = line.find(' ');
   const size_t last = line.rfind(' ');
   if (first == std::string_view::npos || first == last) {
-    return Bad("is not an id, a token and a length");
+    return BadLine("is not an id, a token and a length");
   }
   int32_t id = 0;
   if (!absl::SimpleAtoi(ToAbsl(line.substr(0, first)), &id) || id <= 0 ||
       id >= vocab_size()) {
-    return Bad(absl::StrCat("has the id ", ToAbsl(line.substr(0, first)),
-                            ", not in [1, ", vocab_size(),
-                            "), the model's vocabulary"));
+    return BadLine(absl::StrCat("has the id ", ToAbsl(line.substr(0, first)),
+                                ", not in [1, ", vocab_size(),
+                                "), the model's vocabulary"));
   }
   ASSIGN_OR_RETURN(std::string bytes, ParsePythonLiteral(line.substr(
                                           first + 1, last - first - 1)));
   size_t size = 0;
   if (!absl::SimpleAtoi(ToAbsl(line.substr(last + 1)), &size) ||
       size != bytes.size()) {
-    return Bad(absl::StrCat("has a token of ", bytes.size(),
-                            " bytes and the length ",
-                            ToAbsl(line.substr(last + 1))));
+    return BadLine(absl::StrCat("has a token of ", bytes.size(),
+                                " bytes and the length ",
+                                ToAbsl(line.substr(last + 1))));
   }
   if (bytes.empty() || bytes.size() > kMaxTokenBytes) {
-    return Bad(absl::StrCat("has a token of ", bytes.size(), " bytes, not 1..",
-                            kMaxTokenBytes));
+    return BadLine(absl::StrCat("has a token of ", bytes.size(),
+                                " bytes, not 1..", kMaxTokenBytes));
   }
   if (!seen_.insert(id).second) {
-    return Bad(absl::StrCat("has the id ", id, ", as another line has"));
+    return BadLine(absl::StrCat("has the id ", id, ", as another line has"));
   }
   if (!trie_.Insert(bytes, id)) {
-    return Bad("has the token of another line");
+    return BadLine("has the token of another line");
   }
   // Its name is what it stands for.
   const std::string name = bytes;
@@ -85,10 +85,10 @@ absl::Status RwkvTokenizer::AddLine(std::string_view line) {
 
 absl::Status RwkvTokenizer::Init(std::string_view contents,
                                  std::string_view file) {
-  if (contents.size() > kMaxFileBytes) {
+  if (contents.size() > kMaxVocabularyBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(ToAbsl(file), " has ", contents.size(), " bytes (at most ",
-                     kMaxFileBytes, ")"));
+                     kMaxVocabularyBytes, ")"));
   }
   SetToken(kEndOfTextId, kEndOfText, std::string(kEndOfText),
            /*special=*/true);
@@ -132,7 +132,7 @@ absl::StatusOr<std::vector<int32_t>> RwkvTokenizer::Encode(
       token = id;
     });
     // Only while Init looks for missing bytes.
-    if (longest == 0) return Bad("a byte has no token");
+    if (longest == 0) return BadLine("a byte has no token");
     ids.push_back(token);
     text.remove_prefix(longest);
   }

@@ -23,7 +23,7 @@ using Kind = ProtoField::Kind;
 constexpr size_t kMaxFileBytes = 16 << 20;
 
 template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
+absl::Status BadModel(const Parts&... parts) {
   return absl::InvalidArgumentError(
       absl::StrCat("tokenizer.model: ", parts...));
 }
@@ -36,7 +36,8 @@ absl::Status ForEachField(
   while (true) {
     const auto field = reader.Next();
     if (!field.ok()) {
-      return Bad(ToAbsl(name), " cannot be read: ", field.status().message());
+      return BadModel(ToAbsl(name),
+                      " cannot be read: ", field.status().message());
     }
     if (!field->has_value()) return absl::OkStatus();
     RETURN_IF_ERROR(read(**field));
@@ -45,7 +46,7 @@ absl::Status ForEachField(
 
 absl::Status Expect(const ProtoField& field, Kind kind, std::string_view name) {
   if (field.kind == kind) return absl::OkStatus();
-  return Bad(ToAbsl(name), " has the wrong wire type");
+  return BadModel(ToAbsl(name), " has the wrong wire type");
 }
 
 absl::Status GetBool(const ProtoField& field, std::string_view name,
@@ -67,9 +68,9 @@ absl::Status GetType(const ProtoField& field, const std::string& path,
   RETURN_IF_ERROR(Expect(field, Kind::kVarint, path + ".type"));
   constexpr uint64_t kUnused = 5;
   if (field.value < 1 || field.value > 6 || field.value == kUnused) {
-    return Bad(path, ".type ", field.value,
-               " is not supported (only NORMAL 1, UNKNOWN 2, CONTROL 3, "
-               "USER_DEFINED 4 and BYTE 6)");
+    return BadModel(path, ".type ", field.value,
+                    " is not supported (only NORMAL 1, UNKNOWN 2, CONTROL 3, "
+                    "USER_DEFINED 4 and BYTE 6)");
   }
   *type = static_cast<SentencePiece::Type>(field.value);
   return absl::OkStatus();
@@ -94,14 +95,14 @@ absl::StatusOr<SentencePiece> ReadPiece(std::string_view message,
         }
       }));
   if (piece.text.empty() || piece.text.size() > kMaxPieceBytes) {
-    return Bad(path, ".piece has ", piece.text.size(), " bytes, not 1..",
-               kMaxPieceBytes);
+    return BadModel(path, ".piece has ", piece.text.size(), " bytes, not 1..",
+                    kMaxPieceBytes);
   }
   if (FindInvalidUtf8(piece.text) != std::string_view::npos) {
-    return Bad(path, ".piece is not UTF-8");
+    return BadModel(path, ".piece is not UTF-8");
   }
   if (!std::isfinite(piece.score)) {
-    return Bad(path, ".score is not a finite number");
+    return BadModel(path, ".score is not a finite number");
   }
   return piece;
 }
@@ -129,11 +130,11 @@ absl::Status ReadTrainerSpec(std::string_view message,
         }
       }));
   if (model_type != kBpe) {
-    return Bad("trainer_spec.model_type ", model_type,
-               " is not supported (only BPE 2)");
+    return BadModel("trainer_spec.model_type ", model_type,
+                    " is not supported (only BPE 2)");
   }
   if (suffix) {
-    return Bad("trainer_spec.treat_whitespace_as_suffix is not supported");
+    return BadModel("trainer_spec.treat_whitespace_as_suffix is not supported");
   }
   return absl::OkStatus();
 }
@@ -158,20 +159,21 @@ absl::Status ReadNormalizerSpec(std::string_view message,
 }
 
 absl::Status CheckDenormalizer(std::string_view message) {
-  return ForEachField(message, "denormalizer_spec",
-                      [](const ProtoField& field) {
-                        return field.number == 2 && !field.bytes.empty()
-                                   ? Bad("denormalizer_spec is not supported")
-                                   : absl::OkStatus();
-                      });
+  return ForEachField(
+      message, "denormalizer_spec", [](const ProtoField& field) {
+        return field.number == 2 && !field.bytes.empty()
+                   ? BadModel("denormalizer_spec is not supported")
+                   : absl::OkStatus();
+      });
 }
 
 // That pieces are distinct, one is the unknown one, and the bytes are all there
 // if they are needed.
 absl::Status CheckPieces(const SentencePieceSpec& spec, int64_t vocab_size) {
   if (std::ssize(spec.pieces) > vocab_size) {
-    return Bad("it has ", spec.pieces.size(),
-               " pieces, more than the model's vocabulary of ", vocab_size);
+    return BadModel("it has ", spec.pieces.size(),
+                    " pieces, more than the model's vocabulary of ",
+                    vocab_size);
   }
   absl::flat_hash_set<std::string_view> seen;
   std::bitset<256> bytes;
@@ -179,23 +181,24 @@ absl::Status CheckPieces(const SentencePieceSpec& spec, int64_t vocab_size) {
   for (size_t i = 0; i < spec.pieces.size(); ++i) {
     const SentencePiece& piece = spec.pieces[i];
     if (!seen.insert(piece.text).second) {
-      return Bad("pieces[", i, "].piece ", Quoted(piece.text), " occurs twice");
+      return BadModel("pieces[", i, "].piece ", Quoted(piece.text),
+                      " occurs twice");
     }
     if (piece.type == SentencePiece::Type::kUnknown) ++unknown;
     if (piece.type != SentencePiece::Type::kByte) continue;
     const auto byte = ByteOfName(piece.text);
     if (!byte.has_value()) {
-      return Bad("pieces[", i, "].piece ", Quoted(piece.text),
-                 " is of type BYTE and not like <0x0A>");
+      return BadModel("pieces[", i, "].piece ", Quoted(piece.text),
+                      " is of type BYTE and not like <0x0A>");
     }
     bytes.set(*byte);
   }
   if (unknown != 1) {
-    return Bad(unknown, " pieces are of type UNKNOWN, not one");
+    return BadModel(unknown, " pieces are of type UNKNOWN, not one");
   }
   if (spec.byte_fallback && !bytes.all()) {
-    return Bad("trainer_spec.byte_fallback is set and only ", bytes.count(),
-               " of 256 bytes have a piece");
+    return BadModel("trainer_spec.byte_fallback is set and only ",
+                    bytes.count(), " of 256 bytes have a piece");
   }
   return absl::OkStatus();
 }
@@ -218,11 +221,11 @@ bool LooksLikeTiktoken(std::string_view contents) {
 absl::StatusOr<SentencePieceSpec> ParseSentencePieceModel(
     std::string_view contents, int64_t vocab_size) {
   if (contents.size() > kMaxFileBytes) {
-    return Bad("it has ", contents.size(), " bytes (at most ", kMaxFileBytes,
-               ")");
+    return BadModel("it has ", contents.size(), " bytes (at most ",
+                    kMaxFileBytes, ")");
   }
   if (LooksLikeTiktoken(contents)) {
-    return Bad(
+    return BadModel(
         "it is a vocabulary of tiktoken, not of SentencePiece; convert "
         "it to a tokenizer.json");
   }
@@ -253,7 +256,7 @@ absl::StatusOr<SentencePieceSpec> ParseSentencePieceModel(
             return absl::OkStatus();
         }
       }));
-  if (!has_trainer_spec) return Bad("it has no trainer_spec");
+  if (!has_trainer_spec) return BadModel("it has no trainer_spec");
   RETURN_IF_ERROR(CheckPieces(spec, vocab_size));
   return spec;
 }

@@ -12,8 +12,6 @@
 namespace reprise {
 namespace {
 
-constexpr size_t kMaxNormalizedBytes = 4 * kMaxTextBytes;
-
 // A unit of the trie, as darts.h of Darts-clone 0.32 lays it out.
 struct Unit {
   uint32_t bits;
@@ -145,11 +143,7 @@ absl::StatusOr<std::string> SentencePieceNormalizer::Apply(
       after_space = remove_extra_whitespaces_ && prefix.normal.ends_with(' ');
     }
     Append(prefix.normal, &result);
-    if (result.size() > kMaxNormalizedBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the text grows to more than ", kMaxNormalizedBytes,
-                       " bytes when it is normalised"));
-    }
+    RETURN_IF_ERROR(CheckNormalizedSize(result.size()));
   }
   while (remove_extra_whitespaces_ && result.ends_with(space_)) {
     result.resize(result.size() - space_.size());

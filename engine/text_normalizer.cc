@@ -2,23 +2,12 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 #include "engine/tokenizer.h"
 
 namespace reprise {
 namespace {
-
-// Room for the metaspace (3 bytes) in place of every space.
-constexpr size_t kMaxNormalizedBytes = 4 * kMaxTextBytes;
-
-absl::Status CheckSize(size_t size) {
-  if (size <= kMaxNormalizedBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the text grows to more than ", kMaxNormalizedBytes,
-                   " bytes when it is normalised"));
-}
 
 absl::StatusOr<std::string> ReplaceLiteral(std::string_view text,
                                            std::string_view from,
@@ -29,7 +18,7 @@ absl::StatusOr<std::string> ReplaceLiteral(std::string_view text,
     const size_t at = text.find(from);
     if (at == std::string_view::npos) break;
     result.append(text.substr(0, at)).append(to);
-    RETURN_IF_ERROR(CheckSize(result.size()));
+    RETURN_IF_ERROR(CheckNormalizedSize(result.size()));
     text.remove_prefix(at + from.size());
   }
   result.append(text);
@@ -44,7 +33,7 @@ absl::StatusOr<std::string> ReplaceMatches(std::string_view text,
   RETURN_IF_ERROR(pattern.Split(
       text, budget, [&](std::string_view piece, bool matched) -> absl::Status {
         result.append(matched ? to : piece);
-        return CheckSize(result.size());
+        return CheckNormalizedSize(result.size());
       }));
   return result;
 }
@@ -89,7 +78,7 @@ absl::StatusOr<std::string> TextNormalizer::Apply(std::string_view text,
         }
         break;
     }
-    RETURN_IF_ERROR(CheckSize(result.size()));
+    RETURN_IF_ERROR(CheckNormalizedSize(result.size()));
   }
   return result;
 }

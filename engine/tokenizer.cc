@@ -15,6 +15,14 @@ absl::Status CheckTextSize(std::string_view text) {
       "text has ", text.size(), " bytes (at most ", kMaxTextBytes, ")"));
 }
 
+absl::Status CheckNormalizedSize(size_t size) {
+  constexpr size_t kMaxBytes = 4 * kMaxTextBytes;
+  if (size <= kMaxBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the text grows to more than ", kMaxBytes,
+                   " bytes when it is normalised"));
+}
+
 absl::Status CheckText(std::string_view text) {
   RETURN_IF_ERROR(CheckTextSize(text));
   const size_t invalid = FindInvalidUtf8(text);

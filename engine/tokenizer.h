@@ -22,7 +22,11 @@ inline constexpr size_t kMaxTextBytes = 16 << 20;
 
 // InvalidArgument if `text` is longer than kMaxTextBytes.
 absl::Status CheckTextSize(std::string_view text);
-// And if it is not UTF-8, with the offset of the first bad byte.
+// The same for a text that is normalised: 4 * kMaxTextBytes, which is room for
+// the metaspace (3 bytes) in place of every space.
+absl::Status CheckNormalizedSize(size_t size);
+// As CheckTextSize, and if it is not UTF-8, with the offset of the first bad
+// byte.
 absl::Status CheckText(std::string_view text);
 
 // How a text begins and what is shown for bytes that are no UTF-8, as the

@@ -35,7 +35,7 @@ struct Rwkv7Config {
 };
 
 // The tensors' names below, and where the layouts differ otherwise.
-struct Layout {
+struct Rwkv7Layout {
   bool original = false;
   std::string_view embedding;
   std::string_view head;
@@ -52,38 +52,38 @@ struct Layout {
   std::string_view output_norm;
 };
 
-constexpr Layout kOriginalLayout = {true,
-                                    "emb.weight",
-                                    "head.weight",
-                                    "ln_out",
-                                    "blocks.",
-                                    "ln0",
-                                    "ln1",
-                                    "ln2",
-                                    "att.",
-                                    "receptance.weight",
-                                    "key.weight",
-                                    "value.weight",
-                                    "output.weight",
-                                    "ln_x"};
-constexpr Layout kFlaLayout = {false,
-                               "model.embeddings.weight",
-                               "lm_head.weight",
-                               "model.norm",
-                               "model.layers.",
-                               "pre_norm",
-                               "attn_norm",
-                               "ffn_norm",
-                               "attn.",
-                               "r_proj.weight",
-                               "k_proj.weight",
-                               "v_proj.weight",
-                               "o_proj.weight",
-                               "g_norm"};
+constexpr Rwkv7Layout kOriginalLayout = {true,
+                                         "emb.weight",
+                                         "head.weight",
+                                         "ln_out",
+                                         "blocks.",
+                                         "ln0",
+                                         "ln1",
+                                         "ln2",
+                                         "att.",
+                                         "receptance.weight",
+                                         "key.weight",
+                                         "value.weight",
+                                         "output.weight",
+                                         "ln_x"};
+constexpr Rwkv7Layout kFlaLayout = {false,
+                                    "model.embeddings.weight",
+                                    "lm_head.weight",
+                                    "model.norm",
+                                    "model.layers.",
+                                    "pre_norm",
+                                    "attn_norm",
+                                    "ffn_norm",
+                                    "attn.",
+                                    "r_proj.weight",
+                                    "k_proj.weight",
+                                    "v_proj.weight",
+                                    "o_proj.weight",
+                                    "g_norm"};
 
 class Namer {
  public:
-  Namer(const Rwkv7Config& config, const Layout& layout,
+  Namer(const Rwkv7Config& config, const Rwkv7Layout& layout,
         const Checkpoint& checkpoint)
       : c_(config), l_(layout), checkpoint_(checkpoint) {}
 
@@ -108,7 +108,7 @@ class Namer {
   Rwkv7FfnDescription ChannelMix(const std::string& ffn) const;
 
   const Rwkv7Config& c_;
-  const Layout& l_;
+  const Rwkv7Layout& l_;
   const Checkpoint& checkpoint_;
 };
 
@@ -261,7 +261,7 @@ void RefuseVariants(ConfigReader& config, int64_t hidden_size) {
   }
 }
 
-Rwkv7Config ReadConfig(ConfigReader& config, const Layout& layout,
+Rwkv7Config ReadConfig(ConfigReader& config, const Rwkv7Layout& layout,
                        const Checkpoint& checkpoint) {
   Rwkv7Config c;
   c.vocab_size = config.Int("vocab_size", 1, kMaxVocab);
@@ -304,7 +304,7 @@ Rwkv7Config ReadConfig(ConfigReader& config, const Layout& layout,
 absl::StatusOr<ModelDescription> DescribeRwkv7(ConfigReader& config,
                                                const Checkpoint& checkpoint) {
   const bool original = checkpoint.Find(kOriginalLayout.embedding) != nullptr;
-  const Layout& layout = original ? kOriginalLayout : kFlaLayout;
+  const Rwkv7Layout& layout = original ? kOriginalLayout : kFlaLayout;
   const Rwkv7Config c = ReadConfig(config, layout, checkpoint);
   RETURN_IF_ERROR(config.status());
   return Namer(c, layout, checkpoint).Model();

@@ -210,7 +210,7 @@ TEST_P(BatchExactnessTest, TheNumberOfThreadsChangesNoBit) {
   EXPECT_TRUE(SameBits(results[2], results[0]));
 }
 
-std::vector<Case> AllCases() {
+std::vector<Case> ExactnessCases() {
   std::vector<Case> cases;
   const auto add = [&cases](const std::string& dir) {
     for (const WeightType type : kWeightTypes) {
@@ -251,10 +251,10 @@ std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
          std::string(WeightTypeName(info.param.type));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ExactnessTest, ::testing::ValuesIn(AllCases()),
-                         CaseName);
+INSTANTIATE_TEST_SUITE_P(All, ExactnessTest,
+                         ::testing::ValuesIn(ExactnessCases()), CaseName);
 INSTANTIATE_TEST_SUITE_P(All, BatchExactnessTest,
-                         ::testing::ValuesIn(AllCases()), CaseName);
+                         ::testing::ValuesIn(ExactnessCases()), CaseName);
 
 }  // namespace
 }  // namespace reprise

@@ -26,7 +26,7 @@ std::string CaseDir(const std::string& name) {
 }
 
 // The cases of the test data, and the embedded model.
-std::vector<std::string> AllCases() {
+std::vector<std::string> GoldenCaseDirs() {
   std::vector<std::string> dirs;
   for (const auto& entry :
        fs::directory_iterator(std::string(REPRISE_TESTDATA) + "/golden")) {
@@ -50,12 +50,12 @@ TEST_P(GoldenTest, LogitsStatesAndGreedyTokensAgree) {
   EXPECT_GE(result.greedy_total, 32);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::ValuesIn(AllCases()),
+INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::ValuesIn(GoldenCaseDirs()),
                          [](const ::testing::TestParamInfo<std::string>& info) {
                            return fs::path(info.param).filename().string();
                          });
 
-TEST(GoldenCaseTest, ThereAreCases) { EXPECT_GE(AllCases().size(), 6u); }
+TEST(GoldenCaseTest, ThereAreCases) { EXPECT_GE(GoldenCaseDirs().size(), 6u); }
 
 // A copy of a case whose golden.safetensors is changed by `change`, which gets
 // the name, the type and the bytes of every tensor.

@@ -7,35 +7,18 @@
 
 #include "engine/philox.h"
 #include "tests/engine/sampler_reference.h"
+#include "tests/engine/sampler_support.h"
 
 namespace reprise {
 namespace {
 
 using ::testing::ElementsAre;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<float> RandomLogits(size_t size, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, 2);
-  std::vector<float> logits(size);
-  for (float& logit : logits) logit = normal(random);
-  return logits;
-}
-
 SampleOptions WithLogprobs(int32_t top) {
   SampleOptions options;
   options.logprob = true;
   options.top_logprobs = top;
   return options;
-}
-
-SampledToken Sample(std::vector<float> logits, const SamplingParams& params,
-                    SamplerMemory& memory, const SampleOptions& options = {},
-                    int64_t position = 0) {
-  Sampler sampler(static_cast<int64_t>(logits.size()));
-  return sampler.Sample(logits, params, options, position, memory);
 }
 
 int32_t Greedy(std::vector<float> logits, const SampleOptions& options = {}) {

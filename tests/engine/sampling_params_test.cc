@@ -6,14 +6,13 @@
 #include <string>
 
 #include "engine/sampler.h"
+#include "tests/engine/sampler_support.h"
 
 namespace reprise {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int64_t kVocab = 1000;
 
 TEST(SamplingParamsTest, TakesDefaultsAndTheEndsOfEveryRange) {

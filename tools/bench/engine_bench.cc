@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/clock.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/state_kernels.h"
 #include "engine/state/snapshot.h"
@@ -14,8 +13,6 @@
 
 namespace reprise::bench {
 namespace {
-
-double Now() { return 1e-9 * Clock::Real().MonotonicNs(); }
 
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + values.size() / 2;
@@ -28,12 +25,12 @@ double Median(std::vector<double> values) {
 double MedianSeconds(double seconds, const std::function<void()>& run) {
   run();
   std::vector<double> times;
-  const double end = Now() + seconds;
+  const double end = NowSeconds() + seconds;
   do {
-    const double start = Now();
+    const double start = NowSeconds();
     run();
-    times.push_back(Now() - start);
-  } while (Now() < end || times.size() < 3);
+    times.push_back(NowSeconds() - start);
+  } while (NowSeconds() < end || times.size() < 3);
   return Median(std::move(times));
 }
 

@@ -4,17 +4,11 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/clock.h"
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/simd_ops.h"
 
 namespace reprise::bench {
-namespace {
-
-double Now() { return 1e-9 * Clock::Real().MonotonicNs(); }
-
-}  // namespace
 
 double MeasureReadSpeed(int64_t bytes) {
   constexpr int64_t kMinBytesPerPass = 64 << 20;
@@ -35,12 +29,12 @@ double MeasureReadSpeed(int64_t bytes) {
   };
   pass();
   double best = 0;
-  const double end = Now() + kSeconds;
+  const double end = NowSeconds() + kSeconds;
   do {
-    const double start = Now();
+    const double start = NowSeconds();
     pass();
-    best = std::max(best, 4.0 * floats * repeats / (Now() - start));
-  } while (Now() < end);
+    best = std::max(best, 4.0 * floats * repeats / (NowSeconds() - start));
+  } while (NowSeconds() < end);
   // The sums are used, so the loads cannot be optimised away.
   return sums[0] == 0 ? 0 : best;
 }
@@ -63,12 +57,12 @@ absl::StatusOr<double> MeasureMatmulRate(WeightType type, int64_t rows) {
       linear.Apply({x.data(), rows, in}, {y.data(), rows, out}, scratch);
     };
     apply();
-    const double end = Now() + kSecondsPerShape;
+    const double end = NowSeconds() + kSecondsPerShape;
     do {
-      const double start = Now();
+      const double start = NowSeconds();
       apply();
-      best = std::max(best, 2.0 * rows * in * out / (Now() - start));
-    } while (Now() < end);
+      best = std::max(best, 2.0 * rows * in * out / (NowSeconds() - start));
+    } while (NowSeconds() < end);
   }
   return best;
 }

@@ -6,9 +6,13 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "engine/base/clock.h"
 #include "engine/kernels/linear.h"
 
 namespace reprise::bench {
+
+// On the monotonic clock.
+inline double NowSeconds() { return 1e-9 * Clock::Real().MonotonicNs(); }
 
 // Bytes per second that the team of threads reads from an array of `bytes`
 // bytes, read over and over: the best of several passes. Blocks for about a

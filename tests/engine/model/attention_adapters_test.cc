@@ -12,12 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-ModelDescription Describe(const json& config) {
-  auto model = ModelFolder().Load(config);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.ok() ? *std::move(model) : ModelDescription{};
-}
-
 SoftmaxAttentionDescription Attention(const ModelDescription& model,
                                       size_t layer) {
   return std::get<SoftmaxAttentionDescription>(

@@ -17,13 +17,6 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-ModelDescription Describe(const json& config,
-                          const std::vector<std::string>& tensors = {}) {
-  auto model = ModelFolder(tensors).Load(config);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.ok() ? *std::move(model) : ModelDescription{};
-}
-
 template <class Description>
 const Description& MixerOf(const ModelDescription& model, size_t layer,
                            size_t sublayer = 0) {

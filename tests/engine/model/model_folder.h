@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/model/model_config.h"
@@ -47,6 +48,14 @@ class ModelFolder {
  private:
   TempDir dir_;
 };
+
+// What the config describes with a checkpoint of those tensors.
+inline ModelDescription Describe(const nlohmann::json& config,
+                                 const std::vector<std::string>& tensors = {}) {
+  auto model = ModelFolder(tensors).Load(config);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.ok() ? *std::move(model) : ModelDescription{};
+}
 
 // `config` with one field set to `value`, null as if missing, is refused with a
 // message that has both the field and `says`. A field "outer.inner" is one of
