@@ -66,7 +66,7 @@ function(reprise_test name)
     REPRISE_BINARY_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
   # As the server sets it: with libgomp's default, tests that share the cores
   # spend most of their time waiting for each other's threads.
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
     PROPERTIES TIMEOUT ${arg_TIMEOUT} ENVIRONMENT GOMP_SPINCOUNT=2000
       LABELS "${arg_LABELS}")
 endfunction()

@@ -171,10 +171,9 @@ MatrixView<float> LoadedEngine::Step(std::span<const StepSegment> segments) {
 std::string DescribeForPeople(const ModelDescription& model) {
   std::map<std::string, int> layers;  // how many of each kind
   for (const std::vector<SublayerDescription>& layer : model.layers) {
-    const std::string kind =
-        absl::StrJoin(layer, " + ", [](std::string* out, const auto& d) {
-          out->append(MixerKind(d.mixer));
-        });
+    const std::string kind = absl::StrJoin(
+        layer, " + ",
+        [](std::string* out, const auto& d) { out->append(d.mixer.kind()); });
     ++layers[kind];
   }
   const std::string kinds =

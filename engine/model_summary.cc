@@ -10,7 +10,9 @@
 #include "engine/engine.h"
 #include "engine/mixer/scratch.h"
 #include "engine/model/model_config.h"
+#include "engine/model/moe_description.h"
 #include "engine/model/safetensors.h"
+#include "engine/model/softmax_attention_description.h"
 #include "engine/model/weights.h"
 #include "engine/model_parts.h"
 
@@ -34,7 +36,7 @@ std::vector<LayerSummary> SummariseLayers(const ModelDescription& model,
   for (const std::vector<SublayerDescription>& sublayers : model.layers) {
     LayerSummary& layer = layers.emplace_back();
     for (const SublayerDescription& sublayer : sublayers) {
-      layer.mixers.emplace_back(MixerKind(sublayer.mixer));
+      layer.mixers.emplace_back(sublayer.mixer.kind());
     }
   }
   for (const StateField& field : layout.fields()) {
@@ -114,12 +116,11 @@ TokenWork WorkOf(const ModelDescription& model, const Weights& weights,
   }
   for (const std::vector<SublayerDescription>& layer : model.layers) {
     for (const SublayerDescription& sublayer : layer) {
-      if (const auto* moe = std::get_if<MoeFfnDescription>(&sublayer.mixer)) {
+      if (const auto* moe = sublayer.mixer.AsIf<MoeFfnDescription>()) {
         const int64_t idle = std::ssize(moe->experts) - moe->per_row;
         work.weights -= 2 * idle * 3 * moe->width * model.d_model;
       }
-      const auto* softmax =
-          std::get_if<SoftmaxAttentionDescription>(&sublayer.mixer);
+      const auto* softmax = sublayer.mixer.AsIf<SoftmaxAttentionDescription>();
       if (softmax == nullptr) continue;
       const int64_t per_token = 4 * softmax->heads * softmax->head_dim;
       if (softmax->window > 0) {

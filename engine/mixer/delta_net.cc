@@ -17,6 +17,8 @@
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
 #include "engine/mixer/short_conv.h"
+#include "engine/model/delta_description.h"
+#include "engine/model/mixer_description.h"
 
 namespace reprise {
 namespace {
@@ -214,7 +216,7 @@ absl::StatusOr<Linear> MakeProjection(const DeltaNetDescription& d,
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeDeltaNet(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<DeltaNetDescription>(description);
+  const auto& d = description.As<DeltaNetDescription>();
   const int64_t value_width = d.heads * d.value_dim;
   Columns columns;
   ASSIGN_OR_RETURN(Linear projection, MakeProjection(d, context, columns));

@@ -11,6 +11,7 @@
 #include "engine/kernels/gate_ops.h"
 #include "engine/kernels/simd_ops.h"
 #include "engine/mixer/row_ops.h"
+#include "engine/model/linear_attention_description.h"
 
 namespace reprise {
 namespace {

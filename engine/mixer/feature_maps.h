@@ -10,6 +10,7 @@
 #include "engine/mixer/registry.h"
 #include "engine/mixer/scratch.h"
 #include "engine/model/block_description.h"
+#include "engine/model/linear_attention_description.h"
 #include "engine/tensor.h"
 
 namespace reprise {

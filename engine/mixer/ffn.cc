@@ -6,6 +6,8 @@
 #include "engine/kernels/simd_ops.h"
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
+#include "engine/model/ffn_descriptions.h"
+#include "engine/model/mixer_description.h"
 
 namespace reprise {
 namespace {
@@ -66,7 +68,7 @@ class PlainFfn : public Mixer {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedFfn(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<GatedFfnDescription>(description);
+  const auto& d = description.As<GatedFfnDescription>();
   const LinearPart gate_up[] = {{d.gate, d.width}, {d.up, d.width}};
   const LinearPart down[] = {{d.down, context.d_model}};
   ASSIGN_OR_RETURN(Linear first,
@@ -79,7 +81,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedFfn(
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakePlainFfn(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<PlainFfnDescription>(description);
+  const auto& d = description.As<PlainFfnDescription>();
   const LinearPart up[] = {{d.up, d.width}};
   const LinearPart down[] = {{d.down, context.d_model}};
   ASSIGN_OR_RETURN(Linear first,

@@ -10,6 +10,8 @@
 #include "engine/kernels/gate_ops.h"
 #include "engine/mixer/decay_attention.h"
 #include "engine/mixer/short_conv.h"
+#include "engine/model/decay_descriptions.h"
+#include "engine/model/mixer_description.h"
 
 namespace reprise {
 namespace {
@@ -98,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> GatedLinearAttention::Make(
 absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedLinearAttention(
     const MixerDescription& description, const MixerContext& context) {
   return GatedLinearAttention::Make(
-      std::get<GatedLinearAttentionDescription>(description), context);
+      description.As<GatedLinearAttentionDescription>(), context);
 }
 
 }  // namespace reprise

@@ -12,6 +12,8 @@
 #include "engine/mixer/feature_maps.h"
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
+#include "engine/model/linear_attention_description.h"
+#include "engine/model/mixer_description.h"
 
 namespace reprise {
 namespace {
@@ -128,7 +130,7 @@ absl::StatusOr<FeatureMapper> MakeMap(const LinearAttentionDescription& d,
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearAttention(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<LinearAttentionDescription>(description);
+  const auto& d = description.As<LinearAttentionDescription>();
   const int64_t value_width = d.heads * d.value_dim;
   const LinearPart qkv[] = {{d.q, d.heads * d.key_dim},
                             {d.k, d.kv_heads * d.key_dim},

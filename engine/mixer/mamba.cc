@@ -16,6 +16,8 @@
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
 #include "engine/mixer/short_conv.h"
+#include "engine/model/mamba_descriptions.h"
+#include "engine/model/mixer_description.h"
 
 namespace reprise {
 namespace {
@@ -127,7 +129,7 @@ void Mamba::Scan(MatrixView<float> x, MatrixView<const float> dt,
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<MambaDescription>(description);
+  const auto& d = description.As<MambaDescription>();
   const int64_t projected = d.dt_rank + 2 * d.state_size;
   Weights& weights = context.weights;
   const LinearPart in[] = {{d.in, 2 * d.inner}};

@@ -15,6 +15,8 @@
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
 #include "engine/mixer/short_conv.h"
+#include "engine/model/mamba_descriptions.h"
+#include "engine/model/mixer_description.h"
 
 namespace reprise {
 namespace {
@@ -124,7 +126,7 @@ void Mamba2::Forward(MatrixView<const float> rows,
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<Mamba2Description>(description);
+  const auto& d = description.As<Mamba2Description>();
   Weights& weights = context.weights;
   const LinearPart in[] = {
       {d.in, 2 * d.inner() + 2 * d.groups * d.state_size + d.heads}};

@@ -15,6 +15,8 @@
 #include "engine/kernels/simd_ops.h"
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
+#include "engine/model/mixer_description.h"
+#include "engine/model/moe_description.h"
 
 namespace reprise {
 namespace {
@@ -161,7 +163,7 @@ void MoeFfn::Forward(MatrixView<const float> x, std::span<const Segment>,
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMoeFfn(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<MoeFfnDescription>(description);
+  const auto& d = description.As<MoeFfnDescription>();
   const int64_t experts = std::ssize(d.experts);
   CHECK(d.per_row >= 1 && d.per_row <= std::min(experts, kMaxExpertsPerRow));
   // In f32 whatever the model's type: rounding must not choose experts, and it

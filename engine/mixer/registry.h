@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "engine/mixer/mixer.h"
 #include "engine/mixer/scratch.h"
-#include "engine/model/block_description.h"
+#include "engine/model/mixer_description.h"
 #include "engine/model/weights.h"
 #include "engine/state/state_layout.h"
 
@@ -26,14 +26,14 @@ struct MixerContext {
   Scratch& scratch;  // where it reserves the buffers that Forward uses
 };
 
-// `description` holds the alternative that the factory is for. Fails as Weights
-// does.
-using MixerFactory = absl::StatusOr<std::unique_ptr<Mixer>> (*)(
+// A function MakeNAME in the .cc file of its mixer. `description` is of the
+// kind that the function is for. Fails as Weights does.
+using MixerFactory = absl::StatusOr<std::unique_ptr<Mixer>>(
     const MixerDescription& description, const MixerContext& context);
 
 struct MixerEntry {
   std::string_view kind;  // kKind of its description
-  MixerFactory make;
+  MixerFactory* make;
 };
 
 // Every mixer, in alphabetical order.
@@ -41,38 +41,6 @@ std::span<const MixerEntry> MixerTable();
 
 // The mixer that `description` describes.
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMixer(
-    const MixerDescription& description, const MixerContext& context);
-
-// The factories, each in the .cc file of its mixer.
-absl::StatusOr<std::unique_ptr<Mixer>> MakeDeltaNet(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedFfn(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedLinearAttention(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearAttention(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeMoeFfn(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakePlainFfn(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeRetention(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv4TimeMix(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7Ffn(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkvChannelMix(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkvTimeMix(
-    const MixerDescription& description, const MixerContext& context);
-absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
     const MixerDescription& description, const MixerContext& context);
 
 }  // namespace reprise

@@ -8,6 +8,8 @@
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/mixer/decay_attention.h"
+#include "engine/model/decay_descriptions.h"
+#include "engine/model/mixer_description.h"
 
 namespace reprise {
 namespace {
@@ -96,7 +98,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Retention::Make(
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRetention(
     const MixerDescription& description, const MixerContext& context) {
-  return Retention::Make(std::get<RetentionDescription>(description), context);
+  return Retention::Make(description.As<RetentionDescription>(), context);
 }
 
 }  // namespace reprise

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/model/activation.h"
 #include "engine/model/block_description.h"
 #include "engine/model/weights.h"
 

@@ -14,6 +14,8 @@
 #include "engine/mixer/row_ops.h"
 #include "engine/mixer/rwkv_mix.h"
 #include "engine/mixer/token_shift.h"
+#include "engine/model/mixer_description.h"
+#include "engine/model/rwkv_descriptions.h"
 
 namespace reprise {
 namespace {
@@ -114,7 +116,7 @@ void Rwkv4TimeMix::Average(MatrixView<const float> k, MatrixView<float> v,
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv4TimeMix(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<Rwkv4TimeMixDescription>(description);
+  const auto& d = description.As<Rwkv4TimeMixDescription>();
   const int64_t model = context.d_model;
   Weights& weights = context.weights;
   ASSIGN_OR_RETURN(std::vector<float> share_k,

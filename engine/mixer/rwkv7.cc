@@ -16,6 +16,8 @@
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
 #include "engine/mixer/token_shift.h"
+#include "engine/model/mixer_description.h"
+#include "engine/model/rwkv7_description.h"
 
 namespace reprise {
 namespace {
@@ -326,7 +328,7 @@ absl::StatusOr<Linear> Square(const LinearRef& ref,
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<Rwkv7Description>(description);
+  const auto& d = description.As<Rwkv7Description>();
   Weights& weights = context.weights;
   CHECK(d.heads * d.head_dim == context.d_model);
   ASSIGN_OR_RETURN(auto mixes, ReadMixes(d, context));
@@ -378,7 +380,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7Ffn(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<Rwkv7FfnDescription>(description);
+  const auto& d = description.As<Rwkv7FfnDescription>();
   ASSIGN_OR_RETURN(Floats mix, Numbers(d.mix, context));
   const LinearPart in[] = {{d.key, d.width}};
   const LinearPart out[] = {{d.value, context.d_model}};

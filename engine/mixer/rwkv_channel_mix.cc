@@ -10,6 +10,8 @@
 #include "engine/mixer/row_ops.h"
 #include "engine/mixer/rwkv_mix.h"
 #include "engine/mixer/token_shift.h"
+#include "engine/model/mixer_description.h"
+#include "engine/model/rwkv_descriptions.h"
 
 namespace reprise {
 namespace {
@@ -67,7 +69,7 @@ class RwkvChannelMix : public Mixer {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkvChannelMix(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<RwkvChannelMixDescription>(description);
+  const auto& d = description.As<RwkvChannelMixDescription>();
   const int64_t model = context.d_model;
   Weights& weights = context.weights;
   ASSIGN_OR_RETURN(std::vector<float> share_k,

@@ -17,6 +17,9 @@
 #include "engine/mixer/row_ops.h"
 #include "engine/mixer/rwkv_mix.h"
 #include "engine/mixer/token_shift.h"
+#include "engine/model/mixer_description.h"
+#include "engine/model/rwkv7_description.h"
+#include "engine/model/rwkv_descriptions.h"
 
 namespace reprise {
 namespace {
@@ -304,7 +307,7 @@ absl::StatusOr<Floats> ReadBonus(const RwkvTimeMixDescription& d,
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkvTimeMix(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<RwkvTimeMixDescription>(description);
+  const auto& d = description.As<RwkvTimeMixDescription>();
   const int64_t model = context.d_model;
   const int64_t keys = d.heads * d.key_dim;
   const int64_t values = d.heads * d.value_dim;

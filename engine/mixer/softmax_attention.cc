@@ -20,6 +20,8 @@
 #include "engine/kernels/state_kernels.h"
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
+#include "engine/model/mixer_description.h"
+#include "engine/model/softmax_attention_description.h"
 
 namespace reprise {
 namespace {
@@ -245,7 +247,7 @@ int64_t AddField(const SoftmaxAttentionDescription& d, const char* name,
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
     const MixerDescription& description, const MixerContext& context) {
-  const auto& d = std::get<SoftmaxAttentionDescription>(description);
+  const auto& d = description.As<SoftmaxAttentionDescription>();
   CHECK(d.head_dim >= 1 && d.head_dim <= kMaxHeadDim);
   CHECK(d.rotary_dim % 2 == 0 && d.rotary_dim <= d.head_dim);
   const int64_t width = d.heads * d.head_dim;

@@ -1,5 +1,5 @@
 // Descriptions of the mixers whose state decays (engine/kernels/
-// decay_kernels.h), alternatives of MixerDescription.
+// decay_kernels.h).
 #ifndef ENGINE_MODEL_DECAY_DESCRIPTIONS_H_
 #define ENGINE_MODEL_DECAY_DESCRIPTIONS_H_
 

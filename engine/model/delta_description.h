@@ -1,5 +1,5 @@
 // Mixers with a delta-rule state (engine/kernels/delta_kernels.h), and what
-// belongs to them. Plain data, alternatives of MixerDescription.
+// belongs to them. Plain data.
 #ifndef ENGINE_MODEL_DELTA_DESCRIPTION_H_
 #define ENGINE_MODEL_DELTA_DESCRIPTION_H_
 

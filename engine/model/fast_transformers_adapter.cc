@@ -11,7 +11,9 @@
 #include "engine/base/status_macros.h"
 #include "engine/kernels/state_kernels.h"
 #include "engine/model/adapters.h"
+#include "engine/model/ffn_descriptions.h"
 #include "engine/model/json_text.h"
+#include "engine/model/linear_attention_description.h"
 
 namespace reprise {
 namespace {

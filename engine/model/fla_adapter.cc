@@ -14,6 +14,7 @@
 #include "engine/model/adapters.h"
 #include "engine/model/fla_config.h"
 #include "engine/model/json_text.h"
+#include "engine/model/linear_attention_description.h"
 
 namespace reprise {
 namespace {

@@ -10,6 +10,7 @@
 #include "engine/kernels/attention_kernels.h"
 #include "engine/model/adapters.h"
 #include "engine/model/fla_config.h"
+#include "engine/model/softmax_attention_description.h"
 
 namespace reprise {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "engine/model/block_description.h"
 #include "engine/model/config_reader.h"
+#include "engine/model/softmax_attention_description.h"
 
 namespace reprise {
 

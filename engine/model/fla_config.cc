@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/model/adapters.h"
+#include "engine/model/ffn_descriptions.h"
 #include "engine/model/fla_attention.h"
 #include "engine/model/json_text.h"
 

@@ -11,6 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "engine/model/block_description.h"
 #include "engine/model/config_reader.h"
+#include "engine/model/softmax_attention_description.h"
 
 namespace reprise {
 

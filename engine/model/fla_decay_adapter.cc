@@ -11,8 +11,11 @@
 #include "engine/kernels/short_conv_kernel.h"
 #include "engine/kernels/state_kernels.h"
 #include "engine/model/adapters.h"
+#include "engine/model/decay_descriptions.h"
 #include "engine/model/fla_config.h"
 #include "engine/model/json_text.h"
+#include "engine/model/mixer_description.h"
+#include "engine/model/short_conv_description.h"
 
 namespace reprise {
 namespace {

@@ -10,6 +10,7 @@
 #include "engine/kernels/delta_kernels.h"
 #include "engine/kernels/short_conv_kernel.h"
 #include "engine/model/adapters.h"
+#include "engine/model/delta_description.h"
 #include "engine/model/fla_config.h"
 #include "engine/model/json_text.h"
 

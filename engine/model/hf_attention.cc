@@ -8,6 +8,7 @@
 #include "engine/kernels/attention_kernels.h"
 #include "engine/model/adapters.h"
 #include "engine/model/json_text.h"
+#include "engine/model/softmax_attention_description.h"
 
 namespace reprise {
 namespace {

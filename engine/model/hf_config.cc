@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/model/adapters.h"
+#include "engine/model/ffn_descriptions.h"
 #include "engine/model/json_text.h"
+#include "engine/model/moe_description.h"
 
 namespace reprise {
 

@@ -11,6 +11,8 @@
 #include "absl/functional/function_ref.h"
 #include "engine/model/block_description.h"
 #include "engine/model/config_reader.h"
+#include "engine/model/ffn_descriptions.h"
+#include "engine/model/moe_description.h"
 
 namespace reprise {
 

@@ -9,6 +9,7 @@
 #include "engine/model/adapters.h"
 #include "engine/model/hf_attention.h"
 #include "engine/model/hf_config.h"
+#include "engine/model/softmax_attention_description.h"
 
 namespace reprise {
 namespace {

@@ -11,6 +11,8 @@
 #include "engine/kernels/state_kernels.h"
 #include "engine/model/adapters.h"
 #include "engine/model/json_text.h"
+#include "engine/model/mamba_descriptions.h"
+#include "engine/model/short_conv_description.h"
 
 namespace reprise {
 namespace {

@@ -1,4 +1,4 @@
-// Descriptions of the Mamba mixers, alternatives of MixerDescription.
+// Descriptions of the Mamba mixers.
 #ifndef ENGINE_MODEL_MAMBA_DESCRIPTIONS_H_
 #define ENGINE_MODEL_MAMBA_DESCRIPTIONS_H_
 

@@ -1,5 +1,5 @@
 // A feed-forward part made of many experts, of which a row visits a few. Plain
-// data, an alternative of MixerDescription.
+// data.
 #ifndef ENGINE_MODEL_MOE_DESCRIPTION_H_
 #define ENGINE_MODEL_MOE_DESCRIPTION_H_
 

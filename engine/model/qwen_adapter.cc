@@ -16,8 +16,11 @@
 #include "engine/kernels/delta_kernels.h"
 #include "engine/kernels/short_conv_kernel.h"
 #include "engine/model/adapters.h"
+#include "engine/model/delta_description.h"
 #include "engine/model/hf_attention.h"
 #include "engine/model/hf_config.h"
+#include "engine/model/moe_description.h"
+#include "engine/model/softmax_attention_description.h"
 
 namespace reprise {
 namespace {

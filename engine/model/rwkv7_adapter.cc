@@ -13,6 +13,7 @@
 #include "engine/kernels/delta_kernels.h"
 #include "engine/model/adapters.h"
 #include "engine/model/json_text.h"
+#include "engine/model/rwkv7_description.h"
 
 namespace reprise {
 namespace {

@@ -1,4 +1,4 @@
-// RWKV-7 (Peng et al. 2025). Plain data, alternatives of MixerDescription.
+// RWKV-7 (Peng et al. 2025). Plain data.
 #ifndef ENGINE_MODEL_RWKV7_DESCRIPTION_H_
 #define ENGINE_MODEL_RWKV7_DESCRIPTION_H_
 

@@ -13,6 +13,8 @@
 #include "engine/kernels/state_kernels.h"
 #include "engine/model/adapters.h"
 #include "engine/model/json_text.h"
+#include "engine/model/rwkv7_description.h"
+#include "engine/model/rwkv_descriptions.h"
 
 namespace reprise {
 namespace {

@@ -1,5 +1,5 @@
-// Descriptions of the mixers of RWKV-4, 5 and 6, alternatives of
-// MixerDescription. `x` is a token's input and `before` its predecessor's.
+// Descriptions of the mixers of RWKV-4, 5 and 6. `x` is a token's input and
+// `before` its predecessor's.
 #ifndef ENGINE_MODEL_RWKV_DESCRIPTIONS_H_
 #define ENGINE_MODEL_RWKV_DESCRIPTIONS_H_
 

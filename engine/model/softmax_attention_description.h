@@ -1,4 +1,4 @@
-// Softmax attention, an alternative of MixerDescription.
+// Softmax attention. Plain data.
 #ifndef ENGINE_MODEL_SOFTMAX_ATTENTION_DESCRIPTION_H_
 #define ENGINE_MODEL_SOFTMAX_ATTENTION_DESCRIPTION_H_
 

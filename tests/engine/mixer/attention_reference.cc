@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <numbers>
 
+#include "engine/model/softmax_attention_description.h"
 #include "tests/engine/mixer/reference_math.h"
 #include "tests/engine/mixer/reference_steps.h"
 

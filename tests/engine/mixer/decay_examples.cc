@@ -1,6 +1,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/model/decay_descriptions.h"
 #include "tests/engine/mixer/example_builder.h"
 
 namespace reprise {

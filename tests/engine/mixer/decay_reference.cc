@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/model/decay_descriptions.h"
 #include "tests/engine/mixer/reference_math.h"
 #include "tests/engine/mixer/reference_steps.h"
 

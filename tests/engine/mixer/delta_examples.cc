@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/model/delta_description.h"
 #include "tests/engine/mixer/example_builder.h"
 
 namespace reprise {

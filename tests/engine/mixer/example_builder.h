@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/model/block_description.h"
+#include "engine/model/short_conv_description.h"
 #include "tests/engine/mixer/mixer_examples.h"
 
 namespace reprise {

@@ -1,6 +1,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/model/mamba_descriptions.h"
 #include "tests/engine/mixer/example_builder.h"
 
 namespace reprise {

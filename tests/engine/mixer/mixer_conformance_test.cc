@@ -16,6 +16,7 @@
 #include "engine/kernels/state_kernels.h"
 #include "engine/mixer/mixer.h"
 #include "engine/mixer/registry.h"
+#include "engine/model/mixer_description.h"
 #include "engine/state/state_copy.h"
 #include "tests/engine/mixer/mixer_examples.h"
 #include "tests/engine/mixer/reference.h"
@@ -394,17 +395,16 @@ INSTANTIATE_TEST_SUITE_P(All, MixerConformanceTest,
                            return info.param.example.name + type;
                          });
 
-TEST(MixerTableTest, EveryMixerHasAnExampleAndEveryKindALine) {
+TEST(MixerTableTest, EveryMixerHasAnExampleAndEveryExampleALine) {
   std::set<std::string_view> kinds;
   for (const MixerExample& example : MixerExamples()) {
-    kinds.insert(MixerKind(example.description));
+    kinds.insert(example.description.kind());
   }
   std::set<std::string_view> table;
   for (const MixerEntry& entry : MixerTable()) {
     EXPECT_TRUE(table.insert(entry.kind).second) << entry.kind;
   }
   EXPECT_EQ(kinds, table);
-  EXPECT_EQ(table.size(), std::variant_size_v<MixerDescription>);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/model/ffn_descriptions.h"
+#include "engine/model/linear_attention_description.h"
 #include "tests/engine/mixer/example_builder.h"
 
 namespace reprise {

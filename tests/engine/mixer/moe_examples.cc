@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/model/moe_description.h"
 #include "tests/engine/mixer/example_builder.h"
 
 namespace reprise {

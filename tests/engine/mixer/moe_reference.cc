@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "engine/model/moe_description.h"
 #include "tests/engine/mixer/reference_math.h"
 #include "tests/engine/mixer/reference_steps.h"
 

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <variant>
 
+#include "engine/model/ffn_descriptions.h"
+#include "engine/model/linear_attention_description.h"
 #include "tests/engine/mixer/reference_math.h"
 #include "tests/engine/mixer/reference_steps.h"
 
@@ -141,11 +142,30 @@ Doubles StepOf(const PlainFfnDescription& d, const ReferenceMixer& m,
   return Apply(d.down, up, m.tensors, m.rounding);
 }
 
+// The one of Descriptions that the mixer has; CHECKs that there is one.
+template <class... Descriptions>
+Doubles StepOfAny(const ReferenceMixer& m, const Doubles& x,
+                  ReferenceState& state) {
+  Doubles y;
+  const auto step = [&](const auto* d) {
+    if (d != nullptr) y = StepOf(*d, m, x, state);
+    return d != nullptr;
+  };
+  CHECK((step(m.description.AsIf<Descriptions>()) || ...));
+  return y;
+}
+
 }  // namespace
 
 Doubles ReferenceMixer::Step(const Doubles& x, ReferenceState& state) const {
-  return std::visit([&](const auto& d) { return StepOf(d, *this, x, state); },
-                    description);
+  return StepOfAny<DeltaNetDescription, GatedFfnDescription,
+                   GatedLinearAttentionDescription, LinearAttentionDescription,
+                   MambaDescription, Mamba2Description, MoeFfnDescription,
+                   PlainFfnDescription, RetentionDescription,
+                   Rwkv4TimeMixDescription, Rwkv7Description,
+                   Rwkv7FfnDescription, RwkvChannelMixDescription,
+                   RwkvTimeMixDescription, SoftmaxAttentionDescription>(
+      *this, x, state);
 }
 
 }  // namespace reprise

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "engine/model/short_conv_description.h"
+
 namespace reprise {
 namespace {
 

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
+#include "engine/model/activation.h"
 #include "engine/model/block_description.h"
+#include "engine/model/short_conv_description.h"
 #include "tests/engine/mixer/reference.h"
 
 namespace reprise {

@@ -3,6 +3,13 @@
 #define TESTS_ENGINE_MIXER_REFERENCE_STEPS_H_
 
 #include "engine/model/block_description.h"
+#include "engine/model/decay_descriptions.h"
+#include "engine/model/delta_description.h"
+#include "engine/model/mamba_descriptions.h"
+#include "engine/model/moe_description.h"
+#include "engine/model/rwkv7_description.h"
+#include "engine/model/rwkv_descriptions.h"
+#include "engine/model/softmax_attention_description.h"
 #include "tests/engine/mixer/reference.h"
 
 namespace reprise {

@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/model/rwkv7_description.h"
 #include "tests/engine/mixer/example_builder.h"
 
 namespace reprise {

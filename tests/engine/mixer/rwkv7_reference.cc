@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "engine/model/rwkv7_description.h"
 #include "tests/engine/mixer/reference_math.h"
 #include "tests/engine/mixer/reference_steps.h"
 

@@ -1,5 +1,8 @@
 #include <utility>
 
+#include "engine/model/mixer_description.h"
+#include "engine/model/rwkv7_description.h"
+#include "engine/model/rwkv_descriptions.h"
 #include "tests/engine/mixer/example_builder.h"
 
 namespace reprise {

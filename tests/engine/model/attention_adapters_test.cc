@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "engine/model/softmax_attention_description.h"
 #include "tests/engine/model/model_folder.h"
 
 namespace reprise {
@@ -14,8 +15,7 @@ using nlohmann::json;
 
 SoftmaxAttentionDescription Attention(const ModelDescription& model,
                                       size_t layer) {
-  return std::get<SoftmaxAttentionDescription>(
-      model.layers.at(layer).at(0).mixer);
+  return model.layers.at(layer).at(0).mixer.As<SoftmaxAttentionDescription>();
 }
 
 TEST(AttentionAdaptersTest, DescribesTheTransformer) {
@@ -73,7 +73,7 @@ TEST(AttentionAdaptersTest, HybridsHaveAttentionInTheLayersNamed) {
   const ModelDescription window = Describe(GoldenConfig("hybrid_gdn_window"));
   ASSERT_EQ(window.layers.size(), 4u);
   for (const size_t layer : {size_t{0}, size_t{2}}) {
-    EXPECT_EQ(MixerKind(window.layers[layer][0].mixer), "delta_net");
+    EXPECT_EQ(window.layers[layer][0].mixer.kind(), "delta_net");
   }
   for (const size_t layer : {size_t{1}, size_t{3}}) {
     const SoftmaxAttentionDescription d = Attention(window, layer);
@@ -84,7 +84,7 @@ TEST(AttentionAdaptersTest, HybridsHaveAttentionInTheLayersNamed) {
   }
   const ModelDescription full = Describe(GoldenConfig("hybrid_gla_fullattn"));
   EXPECT_EQ(Attention(full, 1).window, 0);
-  EXPECT_EQ(MixerKind(full.layers[0][0].mixer), "gated_linear_attention");
+  EXPECT_EQ(full.layers[0][0].mixer.kind(), "gated_linear_attention");
 }
 
 TEST(AttentionAdaptersTest, EveryFlaFamilyCanBeAHybrid) {

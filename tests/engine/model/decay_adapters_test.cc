@@ -8,6 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/decay_descriptions.h"
+#include "engine/model/ffn_descriptions.h"
+#include "engine/model/linear_attention_description.h"
+#include "engine/model/mixer_description.h"
+#include "engine/model/rwkv_descriptions.h"
 #include "tests/engine/model/model_folder.h"
 
 namespace reprise {
@@ -20,7 +25,7 @@ using ::testing::HasSubstr;
 template <class Description>
 const Description& MixerOf(const ModelDescription& model, size_t layer,
                            size_t sublayer = 0) {
-  return std::get<Description>(model.layers.at(layer).at(sublayer).mixer);
+  return model.layers.at(layer).at(sublayer).mixer.As<Description>();
 }
 
 TEST(DecayAdaptersTest, DescribesRetention) {
@@ -45,10 +50,10 @@ TEST(DecayAdaptersTest, TheOutputNormIsCalledAsTheConfigSays) {
     const auto norm = [&config] {
       const ModelDescription model = Describe(config);
       const MixerDescription& mixer = model.layers.at(0).at(0).mixer;
-      const auto* retention = std::get_if<RetentionDescription>(&mixer);
+      const auto* retention = mixer.AsIf<RetentionDescription>();
       return (retention != nullptr
                   ? retention->attention
-                  : std::get<GatedLinearAttentionDescription>(mixer).attention)
+                  : mixer.As<GatedLinearAttentionDescription>().attention)
           .output_norm.weight.name;
     };
     EXPECT_EQ(norm(), "model.layers.0.attn.g_norm_swish_gate.weight");

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/delta_description.h"
+#include "engine/model/rwkv7_description.h"
 #include "tests/engine/model/model_folder.h"
 
 namespace reprise {
@@ -14,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 const DeltaNetDescription& Delta(const ModelDescription& model) {
-  return std::get<DeltaNetDescription>(model.layers[0][0].mixer);
+  return model.layers[0][0].mixer.As<DeltaNetDescription>();
 }
 
 TEST(DeltaAdaptersTest, DescribesDeltaNet) {
@@ -79,7 +81,7 @@ TEST(DeltaAdaptersTest, RefusesWhatGatedDeltaNetCannotBe) {
 }
 
 const Rwkv7Description& TimeMix(const ModelDescription& model, size_t layer) {
-  return std::get<Rwkv7Description>(model.layers[layer][0].mixer);
+  return model.layers[layer][0].mixer.As<Rwkv7Description>();
 }
 
 TEST(DeltaAdaptersTest, DescribesRwkv7OfBothFlaLayouts) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/ffn_descriptions.h"
+#include "engine/model/softmax_attention_description.h"
 #include "tests/engine/model/model_folder.h"
 
 namespace reprise {
@@ -30,7 +32,7 @@ json Relative(const char* model_type) {
 
 SoftmaxAttentionDescription AttentionOf(const ModelDescription& model,
                                         size_t layer = 0) {
-  return std::get<SoftmaxAttentionDescription>(model.layers[layer][0].mixer);
+  return model.layers[layer][0].mixer.As<SoftmaxAttentionDescription>();
 }
 
 // Of the model that `config` describes, which must be one.
@@ -69,7 +71,7 @@ TEST(LlamaAdapterTest, DescribesLlama) {
   EXPECT_EQ(d.q.weight.name, "model.layers.2.self_attn.q_proj.weight");
   EXPECT_FALSE(d.q.bias);
   EXPECT_FALSE(d.q_norm.has_value());
-  const auto& ffn = std::get<GatedFfnDescription>(model->layers[2][1].mixer);
+  const auto& ffn = model->layers[2][1].mixer.As<GatedFfnDescription>();
   EXPECT_EQ(ffn.width, 172);
   EXPECT_EQ(ffn.down.weight.name, "model.layers.2.mlp.down_proj.weight");
   EXPECT_FALSE(ffn.down.bias);
@@ -99,7 +101,7 @@ TEST(LlamaAdapterTest, BiasesAndTiedHeads) {
   EXPECT_EQ(d.k.bias.name, "model.layers.1.self_attn.k_proj.bias");
   EXPECT_EQ(d.v.bias.name, "model.layers.1.self_attn.v_proj.bias");
   EXPECT_EQ(d.o.bias.name, "model.layers.1.self_attn.o_proj.bias");
-  const auto& ffn = std::get<GatedFfnDescription>(model->layers[1][1].mixer);
+  const auto& ffn = model->layers[1][1].mixer.As<GatedFfnDescription>();
   EXPECT_EQ(ffn.gate.bias.name, "model.layers.1.mlp.gate_proj.bias");
   EXPECT_EQ(ffn.up.bias.name, "model.layers.1.mlp.up_proj.bias");
   EXPECT_EQ(ffn.down.bias.name, "model.layers.1.mlp.down_proj.bias");

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/ffn_descriptions.h"
+#include "engine/model/linear_attention_description.h"
 #include "tests/engine/model/model_folder.h"
 
 namespace reprise {
@@ -21,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const LinearAttentionDescription& Attention(const ModelDescription& model) {
-  return std::get<LinearAttentionDescription>(model.layers[0][0].mixer);
+  return model.layers[0][0].mixer.As<LinearAttentionDescription>();
 }
 
 TEST(ModelConfigTest, DescribesFlaLinearAttention) {
@@ -50,7 +52,7 @@ TEST(ModelConfigTest, DescribesFlaLinearAttention) {
   EXPECT_EQ(attention.output_norm->eps, 1e-5F);
 
   // 96 * 2 * 2 / 3 = 128, rounded up to 256.
-  const auto& ffn = std::get<GatedFfnDescription>(model->layers[2][1].mixer);
+  const auto& ffn = model->layers[2][1].mixer.As<GatedFfnDescription>();
   EXPECT_EQ(ffn.width, 256);
   EXPECT_EQ(ffn.down.weight.name, "model.layers.2.mlp.down_proj.weight");
   EXPECT_EQ(model->layers[2][1].norm_placement, NormPlacement::kBefore);
@@ -69,7 +71,7 @@ TEST(ModelConfigTest, DescribesFastTransformers) {
   EXPECT_FALSE(attention.output_norm.has_value());
   EXPECT_EQ(model->layers[0][0].norm_placement, NormPlacement::kAfter);
   EXPECT_EQ(model->layers[0][0].norm.kind, NormKind::kLayer);
-  EXPECT_EQ(std::get<PlainFfnDescription>(model->layers[1][1].mixer).width, 96);
+  EXPECT_EQ(model->layers[1][1].mixer.As<PlainFfnDescription>().width, 96);
 }
 
 TEST(ModelConfigTest, KnowsEveryFeatureMapOfFla) {

@@ -7,6 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/delta_description.h"
+#include "engine/model/ffn_descriptions.h"
+#include "engine/model/moe_description.h"
+#include "engine/model/softmax_attention_description.h"
 #include "tests/engine/model/model_folder.h"
 
 namespace reprise {
@@ -29,17 +33,15 @@ Ranges RowsOf(const LinearRef& ref) {
 template <class Description>
 const Description& MixerOf(const ModelDescription& model, size_t layer,
                            size_t sublayer) {
-  return std::get<Description>(model.layers.at(layer).at(sublayer).mixer);
+  return model.layers.at(layer).at(sublayer).mixer.As<Description>();
 }
 
 // "linear_attention"s as L, the others as A; then experts as E, dense as D.
 std::string Kinds(const ModelDescription& model) {
   std::string text;
   for (const auto& layer : model.layers) {
-    const bool linear =
-        std::holds_alternative<DeltaNetDescription>(layer[0].mixer);
-    const bool experts =
-        std::holds_alternative<MoeFfnDescription>(layer[1].mixer);
+    const bool linear = layer[0].mixer.AsIf<DeltaNetDescription>() != nullptr;
+    const bool experts = layer[1].mixer.AsIf<MoeFfnDescription>() != nullptr;
     text += linear ? "L" : "A";
     text += experts ? "E " : "D ";
   }

@@ -1,4 +1,4 @@
-#include "engine/model/block_description.h"
+#include "engine/model/linear_attention_description.h"
 
 namespace reprise {
 
@@ -13,11 +13,6 @@ int64_t FeatureDim(FeatureMap map, int64_t d, const FeatureLayers& layers) {
     default:
       return d;
   }
-}
-
-std::string_view MixerKind(const MixerDescription& mixer) {
-  return std::visit([](const auto& alternative) { return alternative.kKind; },
-                    mixer);
 }
 
 }  // namespace reprise
