@@ -188,7 +188,7 @@ absl::Status Server::OpenTheStore() {
                      absl::StripPrefix(store.status().message(), "store: ")));
   }
   store_ = *std::move(store);
-  LogInfo("store open", {{"store", options_.store_uri}});
+  LogInfo("store open", {{"store", WithoutPassword(options_.store_uri)}});
   return absl::OkStatus();
 }
 

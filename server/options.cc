@@ -188,7 +188,11 @@ void AddAddressFlags(Flags& flags, ServerOptions& o) {
 void AddSessionFlags(Flags& flags, ServerOptions& o) {
   flags.Group("Sessions");
   flags.Text("--store", "URI", o.store_uri,
-             "Where sessions are kept: rocksdb:PATH or memory:\n"
+             "Where sessions are kept: rocksdb:PATH, memory:, or\n"
+             "redis://HOST:PORT, which several servers may share\n"
+             "(also rediss: and redis+unix:; docs/stores.md). A\n"
+             "password belongs into REPRISE_STORE or a file:\n"
+             "redis://HOST?password_file=FILE\n"
              "[rocksdb:$XDG_STATE_HOME/reprise/sessions, or the\n"
              "same below ~/.local/state]");
   flags.Text("--tenant", "NAME", o.tenant, "Owner of all sessions",

@@ -30,9 +30,7 @@ class MemoryStore : public SnapshotStore {
     const auto it = sessions_.find(key);
     const StoredSession* const old =
         it != sessions_.end() ? &it->second.entry : nullptr;
-    RETURN_IF_ERROR(CheckRevision(
-        key.id, old != nullptr ? std::optional(old->revision) : std::nullopt,
-        expected_revision));
+    RETURN_IF_ERROR(CheckReplaces(key, old, expected_revision, session));
     StoredSession now = EntryAfterPut(key, old, session, snapshot, options);
     Item& item = old != nullptr ? it->second : sessions_[key];
     if (old != nullptr) {
@@ -57,7 +55,7 @@ class MemoryStore : public SnapshotStore {
     }
     Item& item = it->second;
     RETURN_IF_ERROR(
-        CheckRevision(key.id, item.entry.revision, expected_revision));
+        CheckReplaces(key, &item.entry, expected_revision, session));
     SetEntry(key, EntryAfterPutEntry(item.entry, session), item);
     return absl::OkStatus();
   }

@@ -217,9 +217,7 @@ absl::StatusOr<StoredSession> RocksDbSessions::Put(
                    ReadEntry(rocksdb::ReadOptions(), entry_key));
   const StoredSession* const old =
       entry.has_value() ? &entry->session : nullptr;
-  RETURN_IF_ERROR(CheckRevision(
-      key.id, old != nullptr ? std::optional(old->revision) : std::nullopt,
-      expected_revision));
+  RETURN_IF_ERROR(CheckReplaces(key, old, expected_revision, session));
   StoredSession now = EntryAfterPut(key, old, session, snapshot, options);
   rocksdb::WriteBatch batch;
   if (entry.has_value()) {
@@ -248,7 +246,7 @@ absl::Status RocksDbSessions::PutEntry(const SessionKey& key,
     return CheckRevision(key.id, std::nullopt, expected_revision);
   }
   RETURN_IF_ERROR(
-      CheckRevision(key.id, old->session.revision, expected_revision));
+      CheckReplaces(key, &old->session, expected_revision, session));
   const StoredSession now = EntryAfterPutEntry(old->session, session);
   rocksdb::WriteBatch batch;
   RETURN_IF_ERROR(DropInBatch(entry_key, *old, now, batch));

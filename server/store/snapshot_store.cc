@@ -30,6 +30,20 @@ absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRocksDb(
   return OpenRocksDbStore(rest);
 }
 
+// The three forms of one store's URI.
+absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRedis(
+    const std::string& rest) {
+  return OpenRedisStore("redis:" + rest);
+}
+absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRedisTls(
+    const std::string& rest) {
+  return OpenRedisStore("rediss:" + rest);
+}
+absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRedisUnix(
+    const std::string& rest) {
+  return OpenRedisStore("redis+unix:" + rest);
+}
+
 struct Scheme {
   absl::string_view name;
   absl::string_view form;  // for error messages
@@ -37,12 +51,30 @@ struct Scheme {
       const std::string& rest);
 };
 
-constexpr std::array<Scheme, 2> kSchemes = {{
+constexpr std::array<Scheme, 5> kSchemes = {{
     {"memory", "memory:", OpenMemory},
     {"rocksdb", "rocksdb:PATH", OpenRocksDb},
+    {"redis", "redis://HOST:PORT", OpenRedis},
+    {"rediss", "rediss://HOST:PORT", OpenRedisTls},
+    {"redis+unix", "redis+unix:PATH", OpenRedisUnix},
 }};
 
 }  // namespace
+
+// For stores of one process, where the caller alone works on the session.
+absl::StatusOr<bool> SnapshotStore::DeleteExpired(const SessionKey& key,
+                                                  int64_t unix_ms) {
+  const absl::StatusOr<StoredSession> session = GetEntry(key);
+  if (absl::IsNotFound(session.status())) return false;
+  if (!session.ok() && !absl::IsDataLoss(session.status())) {
+    return session.status();
+  }
+  if (session.ok() && !HasExpired(*session, unix_ms)) return false;
+  const absl::Status status = Delete(key);
+  if (absl::IsNotFound(status)) return false;
+  if (!status.ok()) return status;
+  return true;
+}
 
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(
     const std::string& uri) {
@@ -55,7 +87,18 @@ absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(
     absl::StrAppend(&forms, forms.empty() ? "" : " or ", scheme.form);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("store: \"", uri, "\" must be ", forms));
+      absl::StrCat("store: \"", WithoutPassword(uri), "\" must be ", forms));
+}
+
+std::string WithoutPassword(const std::string& uri) {
+  const size_t begin = uri.find("//");
+  const size_t end = uri.rfind('@');
+  if (begin == std::string::npos || end == std::string::npos || end < begin) {
+    return uri;
+  }
+  const size_t colon = uri.find(':', begin);
+  if (colon > end) return uri;
+  return absl::StrCat(uri.substr(0, colon + 1), "***", uri.substr(end));
 }
 
 absl::Status NoSpaceError(std::string_view message) {

@@ -2,6 +2,8 @@
 //
 //   memory:         in this process, gone with it
 //   rocksdb:PATH    an embedded database; the default
+//   redis://HOST    a Redis or Valkey server that several servers share; also
+//                   rediss: (TLS) and redis+unix: (redis_uri.h)
 //
 // A new store is one file and one line in the table of snapshot_store.cc.
 #ifndef SERVER_STORE_SNAPSHOT_STORE_H_
@@ -16,46 +18,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/store/stored_session.h"
 
 namespace reprise {
-
-// Names one session. Ids are unique within a tenant; another tenant's session
-// does not exist.
-struct SessionKey {
-  std::string tenant;
-  std::string id;
-  friend bool operator==(const SessionKey&, const SessionKey&) = default;
-  friend auto operator<=>(const SessionKey&, const SessionKey&) = default;
-};
-
-// An earlier revision of a session whose snapshot is still there.
-struct StoredCheckpoint {
-  uint64_t revision = 0;
-  uint64_t tokens = 0;
-  uint64_t snapshot_bytes = 0;
-  int64_t unix_ms = 0;  // when that revision was committed
-  friend bool operator==(const StoredCheckpoint&,
-                         const StoredCheckpoint&) = default;
-};
-
-// What is known of a stored session without reading its snapshot. What is
-// marked (store) the store itself fills in, whatever the caller says.
-struct StoredSession {
-  std::string id;  // (store)
-  uint64_t revision = 0;
-  uint64_t tokens = 0;
-  uint64_t snapshot_bytes = 0;  // (store)
-  int64_t created_unix_ms = 0;
-  int64_t updated_unix_ms = 0;
-  int64_t expires_unix_ms = 0;  // 0 = never
-  int64_t ttl_ms = 0;           // 0 = none
-  std::string forked_from;      // id, or empty
-  // Of the turn that made this revision, if it had a request_id.
-  std::string request_id;
-  uint64_t request_fingerprint = 0;
-  uint64_t outcome_bytes = 0;                 // (store)
-  std::vector<StoredCheckpoint> checkpoints;  // (store) oldest first
-};
 
 // Thread-safe. Calls block for as long as the medium takes. Every function may
 // return Unavailable when the medium fails (I/O error, disk full, connection
@@ -63,6 +28,10 @@ struct StoredSession {
 class SnapshotStore {
  public:
   virtual ~SnapshotStore() = default;
+
+  // Whether other processes may work on the same sessions: then what one knows
+  // of a session may be old.
+  virtual bool shared() const { return false; }
 
   struct PutOptions {
     // What the checkpoints may take together. The snapshot that is replaced
@@ -74,8 +43,10 @@ class SnapshotStore {
   // Writes the session, all of it or nothing, and returns the entry as it is
   // kept; on OK it survives a crash if the store is a durable one.
   // Compare-and-set: `expected_revision` is the stored one, none = the session
-  // must not exist. Aborted, naming both revisions, if it is not so; nothing is
-  // written then. DataLoss if the stored entry is damaged.
+  // must not exist. Aborted, naming both revisions, if it is not so, or if the
+  // stored session was created at another time than this one: it was deleted
+  // and made again. Nothing is written then. DataLoss if the stored entry is
+  // damaged.
   virtual absl::StatusOr<StoredSession> Put(
       const SessionKey& key, std::optional<uint64_t> expected_revision,
       const StoredSession& session, std::string_view snapshot,
@@ -107,6 +78,12 @@ class SnapshotStore {
   // checkpoints.
   virtual absl::Status Delete(const SessionKey& key) = 0;
 
+  // Deletes what ListExpired lists, looked at once more: the session, if its
+  // expiry is set and not after `unix_ms`, or its entry is damaged. False if it
+  // is not, or no longer, so.
+  virtual absl::StatusOr<bool> DeleteExpired(const SessionKey& key,
+                                             int64_t unix_ms);
+
   // At most `limit` sessions of a tenant with ids after `after`, ascending by
   // id (as bytes), in time that does not depend on how many there are. Damaged
   // entries are left out and logged.
@@ -133,6 +110,9 @@ class SnapshotStore {
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(
     const std::string& uri);
 
+// The URI as it may be shown: the password in it, if there is one, as ***.
+std::string WithoutPassword(const std::string& uri);
+
 // A full disk as an Unavailable error that metrics can tell from others.
 absl::Status NoSpaceError(std::string_view message);
 bool IsNoSpace(const absl::Status& status);
@@ -143,6 +123,8 @@ absl::Status NoSuchSessionError(const SessionKey& key);  // NotFound
 std::unique_ptr<SnapshotStore> NewMemoryStore();
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRocksDbStore(
     const std::string& path);
+absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRedisStore(
+    const std::string& uri);
 
 }  // namespace reprise
 

@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/status_macros.h"
 
 namespace reprise {
 namespace {
@@ -64,6 +65,21 @@ absl::Status CheckRevision(std::string_view id,
   return absl::AbortedError(absl::StrCat(
       SessionText(id), ": stored is ", RevisionText(stored_revision),
       ", expected ", RevisionText(expected_revision)));
+}
+
+absl::Status CheckReplaces(const SessionKey& key, const StoredSession* old,
+                           std::optional<uint64_t> expected_revision,
+                           const StoredSession& session) {
+  RETURN_IF_ERROR(CheckRevision(
+      key.id, old != nullptr ? std::optional(old->revision) : std::nullopt,
+      expected_revision));
+  if (old == nullptr || old->created_unix_ms == session.created_unix_ms) {
+    return absl::OkStatus();
+  }
+  return absl::AbortedError(
+      absl::StrCat(SessionText(key.id), ": was deleted and made again at ",
+                   old->created_unix_ms, ", this is of the one made at ",
+                   session.created_unix_ms, " (Unix ms)"));
 }
 
 StoredSession EntryAfterPut(const SessionKey& key, const StoredSession* old,

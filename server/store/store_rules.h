@@ -25,6 +25,13 @@ absl::Status CheckRevision(std::string_view id,
                            std::optional<uint64_t> stored_revision,
                            std::optional<uint64_t> expected_revision);
 
+// Whether a write may replace `old`, null if there is none: CheckRevision; and
+// Aborted if `session` was created at another time than what is stored, which
+// was deleted and made again then.
+absl::Status CheckReplaces(const SessionKey& key, const StoredSession* old,
+                           std::optional<uint64_t> expected_revision,
+                           const StoredSession& session);
+
 // The entry that a Put leaves. `old` is the one it replaces, null if none; its
 // snapshot becomes a checkpoint, and of all these the latest stay that fit into
 // the budget together, kMaxCheckpoints at most. Only revisions below the new

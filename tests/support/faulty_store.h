@@ -14,27 +14,9 @@
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
 #include "server/store/snapshot_store.h"
+#include "tests/support/store_fault.h"
 
 namespace reprise {
-
-enum class StoreFault {
-  kUnavailable,  // nothing is done
-  kNoSpace,      // nothing is done
-  kLostAnswer,   // it is done, and Unavailable returned all the same
-};
-
-enum class StoreCall {
-  kPut,
-  kPutEntry,
-  kGetEntry,
-  kGet,
-  kGetSnapshot,
-  kGetOutcome,
-  kDelete,
-  kList,
-  kListExpired,
-  kGetUsage
-};
 
 // Thread-safe. `store` must outlive it.
 class FaultyStore : public SnapshotStore {
@@ -56,6 +38,10 @@ class FaultyStore : public SnapshotStore {
   // Runs before every call, on the caller's thread, without a lock. Set it
   // while nobody uses the store.
   void SetHook(std::function<void(StoreCall)> hook) { hook_ = std::move(hook); }
+
+  bool shared() const override { return shared_; }
+  // As if other processes worked on it too. Set it while nobody uses the store.
+  void SetShared(bool shared) { shared_ = shared; }
 
   absl::StatusOr<StoredSession> Put(const SessionKey& key,
                                     std::optional<uint64_t> expected_revision,
@@ -92,6 +78,11 @@ class FaultyStore : public SnapshotStore {
   }
   absl::Status Delete(const SessionKey& key) override {
     return Run(StoreCall::kDelete, [&] { return store_.Delete(key); });
+  }
+  absl::StatusOr<bool> DeleteExpired(const SessionKey& key,
+                                     int64_t unix_ms) override {
+    return Run(StoreCall::kDelete,
+               [&] { return store_.DeleteExpired(key, unix_ms); });
   }
   absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
                                                   std::string_view after,
@@ -136,6 +127,7 @@ class FaultyStore : public SnapshotStore {
 
   SnapshotStore& store_;
   std::function<void(StoreCall)> hook_;
+  bool shared_ = false;
   Mutex mu_;
   std::mt19937 random_ ABSL_GUARDED_BY(mu_);
   int64_t countdown_ ABSL_GUARDED_BY(mu_) = 0;  // 0 = off

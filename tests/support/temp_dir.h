@@ -25,6 +25,8 @@ class TempDir {
   TempDir& operator=(const TempDir&) = delete;
 
   const std::string& path() const { return path_; }
+  // The last part of the path, another for every folder.
+  std::string name() const { return path_.substr(path_.rfind('/') + 1); }
   std::string Path(const std::string& name) const { return path_ + "/" + name; }
 
   // Writes a file, over an old one if need be, and returns its path.

@@ -60,6 +60,7 @@ class RocksDbVersionsTest : public ::testing::Test {
   absl::StatusOr<StoredSession> PutNext(uint64_t checkpoint_bytes) {
     StoredSession session;
     session.revision = 7;
+    session.created_unix_ms = 1000;
     return store_->Put(kKey, 6, session, "new",
                        {.checkpoint_bytes = checkpoint_bytes, .outcome = ""});
   }

@@ -202,6 +202,46 @@ TEST_P(SnapshotStoreTest, ListsExpiredSessionsOfAllTenants) {
               ElementsAre(SessionKey{"a", "late"}, SessionKey{"b", "early"}));
 }
 
+TEST_P(SnapshotStoreTest, DeletesWhatHasExpiredAndNothingElse) {
+  const SessionKey key{"t", "id"};
+  EXPECT_EQ(*store_->DeleteExpired(key, 1000), false);  // there is none
+  ASSERT_TRUE(Put(key, std::nullopt, 1, "s", /*expires_unix_ms=*/300).ok());
+  EXPECT_EQ(*store_->DeleteExpired(key, 299), false);
+  EXPECT_TRUE(store_->GetEntry(key).ok());
+  EXPECT_EQ(*store_->DeleteExpired(key, 300), true);
+  EXPECT_EQ(store_->GetEntry(key).status().code(), kNotFound);
+  EXPECT_EQ(store_->GetUsage()->sessions, 0u);
+  EXPECT_THAT(Expired(1000), IsEmpty());
+  ASSERT_TRUE(Put(key, std::nullopt, 1, "s", /*expires_unix_ms=*/0).ok());
+  EXPECT_EQ(*store_->DeleteExpired(key, 1000), false);  // never expires
+}
+
+// Both come to the same revision, and what is meant for the one must not go
+// over the other.
+TEST_P(SnapshotStoreTest, ASessionThatWasMadeAgainIsAnother) {
+  const SessionKey key{"t", "id"};
+  StoredSession first;
+  first.revision = 1;
+  first.created_unix_ms = 100;
+  ASSERT_TRUE(store_->Put(key, std::nullopt, first, "first", {}).ok());
+  ASSERT_TRUE(store_->Delete(key).ok());
+  StoredSession second = first;
+  second.created_unix_ms = 200;
+  ASSERT_TRUE(store_->Put(key, std::nullopt, second, "second", {}).ok());
+  const absl::Status entry = store_->PutEntry(key, 1, first);
+  EXPECT_EQ(entry.code(), kAborted);
+  EXPECT_THAT(std::string(entry.message()),
+              HasSubstr("session id: was deleted and made again at 200, this "
+                        "is of the one made at 100"));
+  first.revision = 2;
+  EXPECT_EQ(store_->Put(key, 1, first, "late", {}).status().code(), kAborted);
+  StoredSession session;
+  std::string snapshot;
+  ASSERT_TRUE(store_->Get(key, &session, &snapshot).ok());
+  EXPECT_EQ(snapshot, "second");
+  EXPECT_EQ(session.created_unix_ms, 200);
+}
+
 TEST_P(SnapshotStoreTest, UsageIsExact) {
   ASSERT_TRUE(Put({"a", "1"}, std::nullopt, 1, std::string(1000, 'x')).ok());
   ASSERT_TRUE(Put({"b", "2"}, std::nullopt, 1, std::string(500, 'x')).ok());

@@ -21,13 +21,15 @@ TEST(OpenStoreTest, ChoosesByScheme) {
 }
 
 TEST(OpenStoreTest, RefusesOtherUrisAndNamesThoseThereAre) {
-  for (const char* uri : {"", "memory", "rocksdb", "redis://host", ":", "x:y",
+  for (const char* uri : {"", "memory", "rocksdb", "redis:host", ":", "x:y",
                           "Memory:", "memory:x", "rocksdb:"}) {
     const absl::Status status = OpenStore(uri).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << uri;
   }
-  EXPECT_THAT(std::string(OpenStore("redis://host").status().message()),
-              HasSubstr("\"redis://host\" must be memory: or rocksdb:PATH"));
+  EXPECT_THAT(std::string(OpenStore("disk://host").status().message()),
+              HasSubstr("\"disk://host\" must be memory: or rocksdb:PATH or "
+                        "redis://HOST:PORT or rediss://HOST:PORT or "
+                        "redis+unix:PATH"));
 }
 
 TEST(NoSpaceErrorTest, IsToldFromOtherErrors) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "server/store/snapshot_store.h"
+#include "tests/support/redis_server.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -23,12 +24,20 @@ struct StoreKind {
   std::string (*uri)(const TempDir& dir);
 };
 
+// One for all tests of a process; each has a prefix of its own.
+inline const RedisServer& TheRedisServer() {
+  static RedisServer server;
+  return server;
+}
+
 inline auto AllStores() {
   return ::testing::Values(
       StoreKind{"Memory",
                 [](const TempDir&) { return std::string("memory:"); }},
-      StoreKind{"RocksDb", [](const TempDir& dir) {
-                  return "rocksdb:" + dir.Path("db");
+      StoreKind{"RocksDb",
+                [](const TempDir& dir) { return "rocksdb:" + dir.Path("db"); }},
+      StoreKind{"Redis", [](const TempDir& dir) {
+                  return TheRedisServer().Uri("prefix=" + dir.name());
                 }});
 }
 
