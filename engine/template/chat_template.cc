@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
@@ -52,19 +53,18 @@ Value MakeMessage(std::string_view role, Text content) {
        {"content", Value::String(std::move(content))}});
 }
 
-std::vector<Value> MakeMessages(std::span<const ChatMessage> messages,
-                                const ChatOptions& options) {
+std::vector<Value> MakeMessages(std::span<const ChatMessage> messages) {
   std::vector<Value> values;
   for (const ChatMessage& message : messages) {
-    values.push_back(
-        MakeMessage(message.role,
-                    jinja::FromUtf8(message.content, !options.allow_special)));
+    values.push_back(MakeMessage(
+        message.role, jinja::FromUtf8(message.content, /*marked=*/true)));
   }
   return values;
 }
 
-ChatPrompt ToPrompt(TextView text) {
+ChatPrompt ToPrompt(TextView text, const ChatOptions& options) {
   ChatPrompt prompt;
+  prompt.allow_special = options.allow_special;
   prompt.text.reserve(text.size());
   bool marked = false;
   for (const char32_t c : text) {
@@ -91,106 +91,184 @@ absl::StatusOr<Json> ReadConfig(const std::filesystem::path& path) {
   return config;
 }
 
-// Names of the special tokens that `config` gives, a string each or an object
-// with a string inside, for the variables that are not there yet.
-void AddSpecialTokens(
-    const Json& config,
-    std::vector<std::pair<std::string, std::string>>& tokens) {
-  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token",
-                           "pad_token", "cls_token", "mask_token"}) {
-    const auto known =
-        std::find_if(tokens.begin(), tokens.end(),
-                     [name](const auto& token) { return token.first == name; });
-    if (known != tokens.end() || !config.contains(name)) continue;
-    const Json& token = config[name];
-    const Json& content = token.is_object() && token.contains("content")
-                              ? token["content"]
-                              : token;
-    if (!content.is_string()) continue;
-    tokens.emplace_back(name, content.get<std::string>());
-  }
+// The name of a special token: a string, or an object with a string inside.
+std::optional<std::string> NameOf(const Json& token) {
+  const Json& content =
+      token.is_object() && token.contains("content") ? token["content"] : token;
+  if (!content.is_string()) return std::nullopt;
+  return content.get<std::string>();
 }
 
-absl::Status Bad(std::string_view what) {
+// Whether RenderText gives templates a variable of that name.
+bool IsOurs(std::string_view variable) {
+  constexpr std::array<std::string_view, 4> kOurs = {
+      "messages", "add_generation_prompt", "tools", "documents"};
+  return std::find(kOurs.begin(), kOurs.end(), variable) != kOurs.end();
+}
+
+// What templates get of special tokens, the first config's word first. Names
+// that are no strings are left out: other readers of these files do so too.
+class SpecialTokens {
+ public:
+  void Add(const Json& config) {
+    for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token",
+                             "pad_token", "cls_token", "mask_token"}) {
+      if (config.contains(name)) AddOne(name, config[name]);
+    }
+    const auto extra = config.find("extra_special_tokens");
+    if (extra != config.end() && extra->is_object()) {
+      for (const auto& [name, token] : extra->items()) AddOne(name, token);
+    }
+    constexpr const char* kList = "additional_special_tokens";
+    if (!config.contains(kList) || !config[kList].is_array()) return;
+    std::vector<Value> names;
+    for (const Json& token : config[kList]) {
+      const std::optional<std::string> name = NameOf(token);
+      if (name.has_value()) names.push_back(Value::String(*name));
+    }
+    AddValue(kList, jinja::ListValue(std::move(names)));
+  }
+
+  const std::optional<std::string>& eos_token() const { return eos_token_; }
+  std::vector<std::pair<std::string, Value>> Take() {
+    return std::move(variables_);
+  }
+
+ private:
+  void AddOne(const std::string& variable, const Json& token) {
+    const std::optional<std::string> name = NameOf(token);
+    if (!name.has_value() || IsOurs(variable)) return;
+    const bool added = AddValue(variable, Value::String(*name));
+    if (added && variable == "eos_token") eos_token_ = *name;
+  }
+  bool AddValue(const std::string& variable, Value value) {
+    for (const auto& [known, unused] : variables_) {
+      if (known == variable) return false;
+    }
+    variables_.emplace_back(variable, std::move(value));
+    return true;
+  }
+
+  std::vector<std::pair<std::string, Value>> variables_;
+  std::optional<std::string> eos_token_;
+};
+
+// Of added_tokens_decoder in tokenizer_config.json, {"0": {"content": ...}},
+// and added_tokens.json, {"...": 0}.
+TokenNames ReadTokenNames(const Json& config, const Json& added) {
+  TokenNames names;
+  const auto decoder = config.find("added_tokens_decoder");
+  if (decoder != config.end() && decoder->is_object()) {
+    for (const auto& [number, token] : decoder->items()) {
+      const std::optional<std::string> name = NameOf(token);
+      int64_t id = 0;
+      if (!name.has_value() || !absl::SimpleAtoi(number, &id)) continue;
+      names.emplace_back(*name, id);
+    }
+  }
+  for (const auto& [name, id] : added.items()) {
+    if (id.is_number_integer()) names.emplace_back(name, id.get<int64_t>());
+  }
+  return names;
+}
+
+// Where a template is from.
+constexpr const char* kJinjaFile = "chat_template.jinja";
+constexpr const char* kConfigFile = "tokenizer_config.json";
+constexpr const char* kJsonFile = "chat_template.json";
+constexpr const char* kBuiltIn = "built in";
+
+struct Source {
+  std::string text;
+  std::string file;
+  std::string where;  // in the file, for messages
+};
+
+absl::Status Bad(const char* file, std::string_view what) {
   return absl::InvalidArgumentError(
-      absl::StrCat("tokenizer_config.json: chat_template: ", ToAbsl(what)));
+      absl::StrCat(file, ": chat_template: ", ToAbsl(what)));
 }
 
 // The template among named ones that is for ordinary conversations.
-absl::StatusOr<std::string> FindDefault(const Json& templates) {
+absl::StatusOr<std::string> FindDefault(const char* file,
+                                        const Json& templates) {
   std::string names;
   for (const Json& one : templates) {
     if (!one.is_object() || !one.contains("name") || !one["name"].is_string() ||
         !one.contains("template") || !one["template"].is_string()) {
-      return Bad("not every entry has a name and a template");
+      return Bad(file, "not every entry has a name and a template");
     }
     const std::string name = one["name"].get<std::string>();
     if (name == "default") return one["template"].get<std::string>();
     names += (names.empty() ? "" : ", ") + Quoted(name);
   }
-  return Bad("none of the templates is named 'default', only " +
-             (names.empty() ? "none" : names));
+  return Bad(file, "none of the templates is named 'default', only " +
+                       (names.empty() ? "none" : names));
 }
 
-// The source and the file that it is from. NotFound if there is none.
-struct Source {
-  std::string text;
-  std::string file;
-};
-
-absl::StatusOr<Source> FindSource(const std::filesystem::path& dir,
-                                  const Json& config) {
-  constexpr const char* kFile = "chat_template.jinja";
-  std::error_code error;
-  if (std::filesystem::exists(dir / kFile, error)) {
-    ASSIGN_OR_RETURN(const MappedFile file,
-                     MappedFile::Open((dir / kFile).string()));
-    if (file.bytes().size() > jinja::kMaxSourceBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(kFile, " has ", file.bytes().size(),
-                       " bytes, the limit is ", jinja::kMaxSourceBytes));
-    }
-    return Source{std::string(file.bytes()), kFile};
-  }
+// The chat_template of a config. NotFound if it has none.
+absl::StatusOr<Source> FindField(const char* file, const Json& config) {
   const auto it = config.find("chat_template");
   if (it == config.end() || it->is_null()) {
     return absl::NotFoundError("the model has no chat template");
   }
-  constexpr const char* kConfig = "tokenizer_config.json: chat_template";
-  if (it->is_string()) return Source{it->get<std::string>(), kConfig};
-  if (!it->is_array()) return Bad("neither a string nor a list");
-  ASSIGN_OR_RETURN(std::string text, FindDefault(*it));
-  return Source{std::move(text), kConfig};
+  const std::string where = absl::StrCat(file, ": chat_template");
+  if (it->is_string()) return Source{it->get<std::string>(), file, where};
+  if (!it->is_array()) return Bad(file, "neither a string nor a list");
+  ASSIGN_OR_RETURN(std::string text, FindDefault(file, *it));
+  return Source{std::move(text), file, where};
+}
+
+// NotFound if there is none.
+absl::StatusOr<Source> FindSource(const std::filesystem::path& dir,
+                                  const Json& config,
+                                  std::string_view tokenizer_kind) {
+  std::error_code error;
+  if (std::filesystem::exists(dir / kJinjaFile, error)) {
+    ASSIGN_OR_RETURN(const MappedFile file,
+                     MappedFile::Open((dir / kJinjaFile).string()));
+    if (file.bytes().size() > jinja::kMaxSourceBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(kJinjaFile, " has ", file.bytes().size(),
+                       " bytes, the limit is ", jinja::kMaxSourceBytes));
+    }
+    return Source{std::string(file.bytes()), kJinjaFile, kJinjaFile};
+  }
+  absl::StatusOr<Source> source = FindField(kConfigFile, config);
+  if (!absl::IsNotFound(source.status())) return source;
+  ASSIGN_OR_RETURN(const Json processor, ReadConfig(dir / kJsonFile));
+  source = FindField(kJsonFile, processor);
+  if (absl::IsNotFound(source.status()) && tokenizer_kind == "rwkv") {
+    return Source{std::string(kRwkvTemplate), kBuiltIn, kBuiltIn};
+  }
+  return source;
 }
 
 }  // namespace
 
-absl::StatusOr<ChatTemplate> ChatTemplate::Load(const std::string& model_dir,
-                                                std::string_view family) {
+absl::StatusOr<ChatTemplate> ChatTemplate::Load(
+    const std::string& model_dir, std::string_view tokenizer_kind) {
   const std::filesystem::path dir(model_dir);
-  ASSIGN_OR_RETURN(const Json config,
-                   ReadConfig(dir / "tokenizer_config.json"));
+  ASSIGN_OR_RETURN(const Json config, ReadConfig(dir / kConfigFile));
   ASSIGN_OR_RETURN(const Json map, ReadConfig(dir / "special_tokens_map.json"));
-  absl::StatusOr<Source> source = FindSource(dir, config);
-  const bool built_in =
-      absl::IsNotFound(source.status()) && family.starts_with("rwkv");
-  if (built_in) source = Source{std::string(kRwkvTemplate), "built in"};
-  if (!source.ok()) return source.status();
-  absl::StatusOr<jinja::Template> parsed = jinja::Template::Parse(source->text);
+  ASSIGN_OR_RETURN(const Json added, ReadConfig(dir / "added_tokens.json"));
+  ASSIGN_OR_RETURN(const Source source,
+                   FindSource(dir, config, tokenizer_kind));
+  absl::StatusOr<jinja::Template> parsed = jinja::Template::Parse(source.text);
   if (!parsed.ok()) {
     return absl::Status(
         parsed.status().code(),
-        absl::StrCat(source->file, ": ", parsed.status().message()));
+        absl::StrCat(source.where, ": ", parsed.status().message()));
   }
   ChatTemplate result(*std::move(parsed));
-  std::vector<std::pair<std::string, std::string>> tokens;
-  AddSpecialTokens(config, tokens);
-  AddSpecialTokens(map, tokens);
-  for (auto& [name, content] : tokens) {
-    if (name == "eos_token") result.eos_token_ = content;
-    result.special_tokens_.emplace_back(name, Value::String(content));
-  }
-  if (built_in) result.stop_.emplace_back(kRwkvStop);
+  result.source_ = source.file;
+  SpecialTokens tokens;
+  tokens.Add(config);
+  tokens.Add(map);
+  result.eos_token_ = tokens.eos_token();
+  result.special_tokens_ = tokens.Take();
+  result.token_names_ = ReadTokenNames(config, added);
+  if (source.file == kBuiltIn) result.stop_.emplace_back(kRwkvStop);
   return result;
 }
 
@@ -210,8 +288,8 @@ absl::StatusOr<Text> ChatTemplate::RenderText(
 absl::StatusOr<ChatPrompt> ChatTemplate::Render(
     std::span<const ChatMessage> messages, const ChatOptions& options) const {
   ASSIGN_OR_RETURN(const Text text,
-                   RenderText(MakeMessages(messages, options), options));
-  return ToPrompt(text);
+                   RenderText(MakeMessages(messages), options));
+  return ToPrompt(text, options);
 }
 
 absl::StatusOr<ChatPrompt> ChatTemplate::RenderNext(
@@ -221,7 +299,7 @@ absl::StatusOr<ChatPrompt> ChatTemplate::RenderNext(
   constexpr char32_t kAnswer = 0xE000 | jinja::kPlaceMark;
   std::vector<Value> all = {MakeMessage("user", Text(U"-")),
                             MakeMessage("assistant", Text(1, kAnswer))};
-  std::vector<Value> added = MakeMessages(messages, options);
+  std::vector<Value> added = MakeMessages(messages);
   all.insert(all.end(), added.begin(), added.end());
   ASSIGN_OR_RETURN(const Text text, RenderText(std::move(all), options));
   const auto is_place = [](char32_t c) { return (c & jinja::kPlaceMark) != 0; };
@@ -233,7 +311,8 @@ absl::StatusOr<ChatPrompt> ChatTemplate::RenderNext(
         "so it cannot continue a session");
   }
   return ToPrompt(
-      TextView(text).substr(static_cast<size_t>(answer - text.begin()) + 1));
+      TextView(text).substr(static_cast<size_t>(answer - text.begin()) + 1),
+      options);
 }
 
 }  // namespace reprise

@@ -1,9 +1,7 @@
 #include "engine/template/prompt_encoder.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "engine/base/status_macros.h"
@@ -11,76 +9,128 @@
 namespace reprise {
 namespace {
 
-std::vector<AddedToken> SpecialTokens(const Tokenizer& tokenizer) {
+std::vector<AddedToken> NamesOfSpecials(const Tokenizer& tokenizer,
+                                        const TokenNames& names) {
   std::vector<AddedToken> tokens;
+  const auto add = [&tokens](int32_t id, std::string_view name) {
+    if (name.empty() || name.size() > kMaxAddedTokenBytes) return;
+    tokens.push_back({.id = id, .content = std::string(name), .special = true});
+  };
   for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const auto token = static_cast<int32_t>(id);
-    const std::string_view name = tokenizer.TokenBytes(token);
-    if (!tokenizer.IsSpecial(token) || name.empty()) continue;
-    tokens.push_back(
-        {.id = token, .content = std::string(name), .special = true});
+    if (tokenizer.IsSpecial(token)) add(token, tokenizer.TokenBytes(token));
+  }
+  for (const auto& [name, id] : names) {
+    if (id < 0 || id >= tokenizer.vocab_size()) continue;
+    const auto token = static_cast<int32_t>(id);
+    if (tokenizer.IsSpecial(token)) add(token, name);
   }
   return tokens;
 }
 
-// Whether a part of [begin, end) came from the request.
+// Bytes before everything that came from the request.
+size_t OpeningBytes(const ChatPrompt& prompt) {
+  return prompt.plain.empty() ? prompt.text.size() : prompt.plain.front().begin;
+}
+
+// Whether a part of [begin, end) is plain.
 bool TouchesPlain(const ChatPrompt& prompt, size_t begin, size_t end) {
+  if (prompt.allow_special) return false;
   const auto it = std::partition_point(
       prompt.plain.begin(), prompt.plain.end(),
       [begin](const TextRange& range) { return range.end <= begin; });
   return it != prompt.plain.end() && it->begin < end;
 }
 
-// A special token that the template wrote, and the text before it.
+// A special token that is meant, and the text before it.
 struct Piece {
   std::string text;
   std::optional<int32_t> token;
 };
 
-}  // namespace
+// A prompt, cut at the special tokens that are meant.
+struct Pieces {
+  std::vector<Piece> all = std::vector<Piece>(1);
+  bool named = false;  // a special token, in what is plain
+  bool opens = false;  // the first stands before what the request says
+};
 
-PromptEncoder::PromptEncoder(const Tokenizer& tokenizer)
-    : tokenizer_(tokenizer), special_(SpecialTokens(tokenizer)) {}
-
-absl::StatusOr<std::vector<int32_t>> PromptEncoder::Encode(
-    const ChatPrompt& prompt) const {
-  std::vector<Piece> pieces(1);
+absl::StatusOr<Pieces> Cut(const ChatPrompt& prompt,
+                           const AddedTokenMatcher& special) {
+  Pieces pieces;
   size_t at = 0;
-  bool named = false;  // a special token, in what came from the request
-  RETURN_IF_ERROR(special_.Split(
+  RETURN_IF_ERROR(special.Split(
       prompt.text, /*allow_special=*/true,
       [&](std::string_view part, std::optional<int32_t> id) {
-        const bool touches =
-            id.has_value() && TouchesPlain(prompt, at, at + part.size());
-        named = named || touches;
-        at += part.size();
-        if (id.has_value() && !touches) {
-          pieces.back().token = id;
-          pieces.emplace_back();
-        } else {
-          pieces.back().text += part;
+        const size_t end = at + part.size();
+        const bool touches = id.has_value() && TouchesPlain(prompt, at, end);
+        pieces.named = pieces.named || touches;
+        at = end;
+        if (!id.has_value() || touches) {
+          pieces.all.back().text += part;
+          return absl::OkStatus();
         }
+        if (pieces.all.size() == 1) pieces.opens = end <= OpeningBytes(prompt);
+        pieces.all.back().token = id;
+        pieces.all.emplace_back();
         return absl::OkStatus();
       }));
-  if (!named) {
-    ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+  return pieces;
+}
+
+}  // namespace
+
+PromptEncoder::PromptEncoder(const Tokenizer& tokenizer,
+                             const TokenNames& names)
+    : tokenizer_(tokenizer),
+      names_(NamesOfSpecials(tokenizer, names)),
+      special_(names_) {}
+
+absl::StatusOr<EncodedPrompt> PromptEncoder::Encode(
+    const ChatPrompt& prompt) const {
+  ASSIGN_OR_RETURN(const Pieces pieces, Cut(prompt, special_));
+  EncodedPrompt encoded;
+  encoded.opening_bytes = OpeningBytes(prompt);
+  if (!pieces.named) {
+    ASSIGN_OR_RETURN(encoded.ids,
                      tokenizer_.Encode(prompt.text, /*allow_special=*/true));
-    // A tokenizer that normalises its text may see names where there are none.
-    const auto special =
-        std::count_if(ids.begin(), ids.end(),
-                      [this](int32_t id) { return tokenizer_.IsSpecial(id); });
-    if (static_cast<size_t>(special) + 1 == pieces.size()) return ids;
+    // A tokenizer that normalises its text may see names where there are none,
+    // and none by its own names where the folder's configs have others.
+    std::vector<int32_t> meant;
+    for (const Piece& piece : pieces.all) {
+      if (piece.token.has_value()) meant.push_back(*piece.token);
+    }
+    std::vector<int32_t> seen;
+    for (size_t i = 0; i < encoded.ids.size(); ++i) {
+      if (!tokenizer_.IsSpecial(encoded.ids[i])) continue;
+      if (seen.empty() && pieces.opens) encoded.opening = i + 1;
+      seen.push_back(encoded.ids[i]);
+    }
+    if (seen == meant) return encoded;
+    encoded.ids.clear();
+    encoded.opening = 0;
   }
-  std::vector<int32_t> ids;
-  for (const Piece& piece : pieces) {
+  for (const Piece& piece : pieces.all) {
     if (!piece.text.empty()) {
       ASSIGN_OR_RETURN(const std::vector<int32_t> part,
                        tokenizer_.Encode(piece.text, /*allow_special=*/false));
-      ids.insert(ids.end(), part.begin(), part.end());
+      encoded.ids.insert(encoded.ids.end(), part.begin(), part.end());
     }
-    if (piece.token.has_value()) ids.push_back(*piece.token);
+    if (piece.token.has_value()) encoded.ids.push_back(*piece.token);
+    if (&piece == &pieces.all.front() && pieces.opens) {
+      encoded.opening = encoded.ids.size();
+    }
   }
-  return ids;
+  return encoded;
+}
+
+std::optional<int32_t> PromptEncoder::FindToken(std::string_view name) const {
+  const std::optional<int32_t> id = tokenizer_.FindToken(name);
+  if (id.has_value()) return id;
+  for (const AddedToken& token : names_) {
+    if (token.content == name) return token.id;
+  }
+  return std::nullopt;
 }
 
 }  // namespace reprise

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/log.h"
@@ -44,14 +46,14 @@ std::string ShowPlain(const absl::StatusOr<ChatPrompt>& prompt) {
 
 class ChatTemplateTest : public ::testing::Test {
  protected:
-  ChatTemplate Load(const std::string& family = "gla") {
+  ChatTemplate Load(const std::string& tokenizer = "bpe") {
     absl::StatusOr<ChatTemplate> loaded =
-        ChatTemplate::Load(dir_.path(), family);
+        ChatTemplate::Load(dir_.path(), tokenizer);
     CHECK(loaded.ok());
     return *std::move(loaded);
   }
-  absl::Status LoadError(const std::string& family = "gla") {
-    return ChatTemplate::Load(dir_.path(), family).status();
+  absl::Status LoadError(const std::string& tokenizer = "bpe") {
+    return ChatTemplate::Load(dir_.path(), tokenizer).status();
   }
 
   TempDir dir_;
@@ -66,6 +68,7 @@ TEST_F(ChatTemplateTest, ATemplateIsAStringOfTheConfig) {
   EXPECT_EQ(Text(chat.Render(hi_, {})), "<s>hi</s>");
   EXPECT_EQ(chat.eos_token(), "</s>");
   EXPECT_TRUE(chat.stop().empty());
+  EXPECT_EQ(chat.source(), "tokenizer_config.json");
 }
 
 TEST_F(ChatTemplateTest, SpecialTokensMayStandInAFileOfTheirOwn) {
@@ -75,6 +78,27 @@ TEST_F(ChatTemplateTest, SpecialTokensMayStandInAFileOfTheirOwn) {
   dir_.Write("special_tokens_map.json",
              R"({"bos_token":"<b>","eos_token":"<other>"})");
   EXPECT_EQ(Text(Load().Render(hi_, {})), "<b></s>");
+}
+
+TEST_F(ChatTemplateTest, TemplatesGetEverySpecialTokenOfTheConfig) {
+  dir_.Write(
+      "tokenizer_config.json",
+      Config("{{ image_token }}{{ additional_special_tokens|join }}"
+             "{{ messages|length }}{{ odd_token is defined }}",
+             R"("extra_special_tokens":{"image_token":"<i>","odd_token":1,)"
+             R"("messages":"no"},"additional_special_tokens":)"
+             R"(["<a>",{"content":"<b>"},7])"));
+  EXPECT_EQ(Text(Load().Render(hi_, {})), "<i><a><b>1False");
+}
+
+TEST_F(ChatTemplateTest, TheConfigsHaveNamesOfTokens) {
+  dir_.Write("tokenizer_config.json",
+             Config("x", R"("added_tokens_decoder":{"0":{"content":"<a>"},)"
+                         R"("x":{"content":"<b>"},"2":{}})"));
+  dir_.Write("added_tokens.json", R"({"<c>":3,"<d>":"4"})");
+  EXPECT_THAT(Load().token_names(),
+              ElementsAre(std::pair<std::string, int64_t>("<a>", 0),
+                          std::pair<std::string, int64_t>("<c>", 3)));
 }
 
 TEST_F(ChatTemplateTest, OfNamedTemplatesTheDefaultIsUsed) {
@@ -91,6 +115,19 @@ TEST_F(ChatTemplateTest, AFileOfItsOwnComesFirst) {
   dir_.Write("tokenizer_config.json", Config("config"));
   dir_.Write("chat_template.jinja", "file\n");
   EXPECT_EQ(Text(Load().Render(hi_, {})), "file");
+  EXPECT_EQ(Load().source(), "chat_template.jinja");
+}
+
+TEST_F(ChatTemplateTest, AProcessorsFileComesLast) {
+  dir_.Write("chat_template.json", Config("processor"));
+  EXPECT_EQ(Text(Load("rwkv").Render(hi_, {})), "processor");
+  EXPECT_EQ(Load().source(), "chat_template.json");
+  dir_.Write("tokenizer_config.json", Config("config"));
+  EXPECT_EQ(Text(Load().Render(hi_, {})), "config");
+  dir_.Write("tokenizer_config.json", "{}");
+  dir_.Write("chat_template.json", R"({"chat_template":"{{ x y }}"})");
+  EXPECT_THAT(std::string(LoadError().message()),
+              HasSubstr("chat_template.json: chat_template: line 1:"));
 }
 
 TEST_F(ChatTemplateTest, NoTemplateIsNotFound) {
@@ -101,7 +138,7 @@ TEST_F(ChatTemplateTest, NoTemplateIsNotFound) {
 
 TEST_F(ChatTemplateTest, ABadTemplateIsNamedWithItsFileAndLine) {
   dir_.Write("tokenizer_config.json", Config("a\n{% if %}"));
-  EXPECT_THAT(std::string(LoadError("rwkv7").message()),
+  EXPECT_THAT(std::string(LoadError("rwkv").message()),
               HasSubstr("tokenizer_config.json: chat_template: line 2:"));
   dir_.Write("chat_template.jinja", "{% include 'x' %}");
   EXPECT_EQ(LoadError().code(), absl::StatusCode::kUnimplemented);
@@ -117,12 +154,13 @@ TEST_F(ChatTemplateTest, ABadConfigIsRefused) {
         R"({"chat_template":[]})", R"({"chat_template":[{"name":"x"}]})"}) {
     SCOPED_TRACE(config);
     dir_.Write("tokenizer_config.json", config);
-    EXPECT_EQ(LoadError("rwkv7").code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(LoadError("rwkv").code(), absl::StatusCode::kInvalidArgument);
   }
 }
 
 TEST_F(ChatTemplateTest, RwkvModelsHaveOneBuiltIn) {
-  const ChatTemplate chat = Load("rwkv7");
+  const ChatTemplate chat = Load("rwkv");
+  EXPECT_EQ(chat.source(), "built in");
   EXPECT_EQ(Text(chat.Render(hi_, {})), "User: hi\n\nAssistant:");
   const std::vector<ChatMessage> talk = {{"system", " Be kind. "},
                                          {"user", "\n a\r\n\r\n\n  b\n"},
@@ -151,7 +189,9 @@ TEST_F(ChatTemplateTest, WhatARequestSaysIsPlain) {
   EXPECT_EQ(ShowPlain(chat.Render(talk, {})),
             "<|user|>[a]\n<|[narrator]|>[<|b|>]\n");
   EXPECT_EQ(ShowPlain(chat.Render(talk, {.allow_special = true})),
-            "<|user|>a\n<|[narrator]|><|b|>\n");
+            "<|user|>[a]\n<|[narrator]|>[<|b|>]\n");
+  EXPECT_FALSE(chat.Render(talk, {})->allow_special);
+  EXPECT_TRUE(chat.Render(talk, {.allow_special = true})->allow_special);
 }
 
 TEST_F(ChatTemplateTest, AConversationGoesOnAfterAnAnswer) {
@@ -205,10 +245,12 @@ class PromptEncoderTest : public ::testing::Test {
  protected:
   std::vector<int32_t> Encode(const std::string& text,
                               std::vector<TextRange> plain) {
-    const absl::StatusOr<std::vector<int32_t>> ids =
-        encoder_.Encode({text, std::move(plain)});
-    EXPECT_TRUE(ids.ok()) << ids.status();
-    return ids.value_or(std::vector<int32_t>());
+    return EncodePrompt({text, std::move(plain)}).ids;
+  }
+  EncodedPrompt EncodePrompt(const ChatPrompt& prompt) {
+    const absl::StatusOr<EncodedPrompt> encoded = encoder_.Encode(prompt);
+    EXPECT_TRUE(encoded.ok()) << encoded.status();
+    return encoded.value_or(EncodedPrompt());
   }
 
   // Letters stand for themselves, so that every text can be written.
@@ -235,6 +277,37 @@ TEST_F(PromptEncoderTest, SpecialTokensInARequestArePlain) {
   EXPECT_THAT(Encode("<eos>", {{2, 3}}), ElementsAre(2, 12, 3));
   // Only beside it.
   EXPECT_THAT(Encode("a<eos>a", {{0, 1}, {6, 7}}), ElementsAre(9, 0, 9));
+}
+
+TEST_F(PromptEncoderTest, ARequestMayMeanSpecialTokens) {
+  const EncodedPrompt prompt = EncodePrompt(
+      {.text = "<user><eos>", .plain = {{6, 11}}, .allow_special = true});
+  EXPECT_THAT(prompt.ids, ElementsAre(1, 0));
+  EXPECT_EQ(prompt.opening, 1u);
+}
+
+TEST_F(PromptEncoderTest, ConfigsMayHaveOtherNamesForSpecialTokens) {
+  // Only for tokens that are special: 9 is an ordinary one.
+  const PromptEncoder encoder(tokenizer_,
+                              {{"bos", 0}, {"aa", 9}, {"b", 99}, {"b", -1}});
+  const absl::StatusOr<EncodedPrompt> prompt =
+      encoder.Encode({"bos<user>aabos", {{9, 14}}});
+  ASSERT_TRUE(prompt.ok()) << prompt.status();
+  EXPECT_THAT(prompt->ids, ElementsAre(0, 1, 9, 11, 5, 6));
+  EXPECT_EQ(prompt->opening, 1u);
+  EXPECT_EQ(encoder.FindToken("bos"), 0);
+  EXPECT_EQ(encoder.FindToken("ab"), 11);
+  EXPECT_EQ(encoder.FindToken("aa"), std::nullopt);
+}
+
+TEST_F(PromptEncoderTest, TheOpeningIsTheTemplates) {
+  EXPECT_EQ(EncodePrompt({"ab<eos>a<user>b", {{8, 9}}}).opening, 2u);
+  EXPECT_EQ(EncodePrompt({"ab<eos>a<user>b", {{6, 9}}}).opening, 0u);
+  EXPECT_EQ(EncodePrompt({"ab<eos><eos>", {{7, 12}}}).opening, 2u);
+  EXPECT_EQ(EncodePrompt({"a<eos>", {{0, 1}}}).opening, 0u);
+  EXPECT_EQ(EncodePrompt({"ab", {}}).opening, 0u);
+  EXPECT_EQ(EncodePrompt({"ab", {}}).opening_bytes, 2u);
+  EXPECT_EQ(EncodePrompt({"ab", {{1, 2}}}).opening_bytes, 1u);
 }
 
 TEST_F(PromptEncoderTest, ErrorsOfTheTokenizerAreHandedOn) {
