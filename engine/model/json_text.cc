@@ -1,5 +1,6 @@
 #include "engine/model/json_text.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -122,9 +123,11 @@ absl::StatusOr<json> ReadJsonObject(const std::string& path,
 std::string Quoted(std::string_view text) {
   constexpr size_t kLongest = 120;
   const bool cut = text.size() > kLongest;
-  return absl::StrCat(
-      "'", absl::Utf8SafeCHexEscape(ToAbsl(text.substr(0, kLongest))),
-      cut ? "..." : "", "'");
+  size_t size = std::min(text.size(), kLongest);
+  while (cut && size > 0 && (text[size] & 0xC0) == 0x80) --size;
+  return absl::StrCat("'",
+                      absl::Utf8SafeCHexEscape(ToAbsl(text.substr(0, size))),
+                      cut ? "..." : "", "'");
 }
 
 }  // namespace reprise

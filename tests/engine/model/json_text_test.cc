@@ -67,6 +67,11 @@ TEST(JsonTextTest, QuotesForMessages) {
   EXPECT_EQ(Quoted("a'b\n\x01"), "'a\\'b\\n\\x01'");
   EXPECT_EQ(Quoted(std::string(500, 'x')),
             "'" + std::string(120, 'x') + "...'");
+  // Never in the middle of a character.
+  EXPECT_EQ(Quoted(std::string(119, 'x') + "\u00e9\u00e9"),
+            "'" + std::string(119, 'x') + "...'");
+  EXPECT_EQ(Quoted(std::string(118, 'x') + "\u00e9"),
+            "'" + std::string(118, 'x') + "\u00e9'");
 }
 
 }  // namespace
