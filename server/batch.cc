@@ -96,6 +96,7 @@ void Batch::Add(std::unique_ptr<Turn> added) {
   leases_ += leases;
   running_ += leases;
   turn.leased_ns = clock_.MonotonicNs();
+  absl::Status status = SettlePrompt(record, turn.request);
   turn.resume_us = lease.resume_us();
   turn.unfinished = static_cast<int32_t>(leases);
   turn.usage.prompt_tokens = static_cast<int64_t>(turn.request.prompt.size());
@@ -106,9 +107,10 @@ void Batch::Add(std::unique_ptr<Turn> added) {
   turn.started.resumed_from = turn.source;
   turn.started.resume_reason = lease.resume_reason();
   turn.started.revision = record.revision;
-  if (absl::Status status =
-          CheckStart(turn.request, record, engine_.layout().max_context());
-      !status.ok()) {
+  if (status.ok()) {
+    status = CheckStart(turn.request, record, engine_.layout().max_context());
+  }
+  if (!status.ok()) {
     turn.leases->clear();
     leases_ -= leases;
     running_ -= leases;

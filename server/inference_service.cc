@@ -10,6 +10,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 #include "server/inference_service_generate.h"
+#include "server/inference_service_messages.h"
 #include "server/inference_service_request.h"
 #include "server/inference_service_response.h"
 #include "server/inference_service_rpc.h"
@@ -18,10 +19,9 @@
 namespace reprise {
 namespace {
 
-absl::Status Tokenize(const v1::TokenizeRequest& request,
-                      const ServiceContext& context,
-                      v1::TokenizeResponse& response) {
-  const absl::StatusOr<std::vector<int32_t>> ids =
+absl::StatusOr<std::vector<int32_t>> EncodeText(
+    const v1::TokenizeRequest& request, const ServiceContext& context) {
+  absl::StatusOr<std::vector<int32_t>> ids =
       context.tokenizer.Encode(request.text(), request.allow_special_tokens());
   if (!ids.ok()) {
     return absl::InvalidArgumentError(
@@ -33,7 +33,23 @@ absl::Status Tokenize(const v1::TokenizeRequest& request,
         "text: ", tokens, " tokens are more than the server takes, ",
         context.options.max_prompt_tokens));
   }
-  for (const int32_t id : *ids) {
+  return ids;
+}
+
+absl::Status Tokenize(const v1::TokenizeRequest& request,
+                      const ServiceContext& context,
+                      v1::TokenizeResponse& response) {
+  if (request.has_messages() && !request.text().empty()) {
+    return absl::InvalidArgumentError(
+        "messages: there is a text too, and only one can be tokenised");
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<int32_t> ids,
+      request.has_messages()
+          ? MessagesToPrompt(request.messages(), request.allow_special_tokens(),
+                             context)
+          : EncodeText(request, context));
+  for (const int32_t id : ids) {
     response.add_ids(id);
     response.add_pieces(std::string(context.tokenizer.TokenBytes(id)));
   }

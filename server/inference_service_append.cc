@@ -24,7 +24,7 @@ AppendCall::AppendCall(ServiceContext& context,
                        v1::AppendResponse* response)
     : TurnCall(context, rpc,
                {.method = "Append",
-                .request_id = {},
+                .request_id = request->request_id(),
                 .session = request->session_id()}),
       request_(request),
       response_(response) {}

@@ -11,6 +11,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/mutex.h"
 #include "engine/engine.h"
+#include "engine/template/chat_format.h"
 #include "engine/tokenizer.h"
 #include "server/executor.h"
 #include "server/metrics.h"
@@ -57,6 +58,7 @@ struct ServiceContext {
   SessionManager& sessions;
   const Tokenizer& tokenizer;
   const ModelInfo& model;
+  const ChatFormat& chat;
   Executor& executor;  // what waits for the store
   Executor& text;      // text to tokens and back
   Executor& delivery;  // one thread that starts writes to clients

@@ -11,6 +11,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 #include "engine/sampler.h"
+#include "server/inference_service_messages.h"
 
 namespace reprise {
 namespace {
@@ -180,7 +181,7 @@ absl::StatusOr<std::vector<int32_t>> ToPrompt(const Request& request,
 
 absl::Status CheckPromptLogprobs(const TurnRequest& turn) {
   if (turn.prompt_logprobs == PromptLogprobs::kNone) return absl::OkStatus();
-  const int64_t tokens = std::ssize(turn.prompt);
+  const int64_t tokens = PromptTokens(turn);
   const int64_t alternatives = turn.logprobs.value_or(0);
   const int64_t entries = tokens * (1 + alternatives);
   if (entries <= kMaxPromptLogprobs) return absl::OkStatus();
@@ -189,11 +190,12 @@ absl::Status CheckPromptLogprobs(const TurnRequest& turn) {
                  " alternatives each, are more than ", kMaxPromptLogprobs);
 }
 
+std::string_view InputName(const v1::GenerateRequest& request) {
+  if (request.has_messages()) return "messages";
+  return request.has_token_ids() ? "token_ids" : "text";
+}
+
 absl::Status CheckBuilt(const v1::GenerateRequest& request) {
-  if (request.has_messages()) {
-    return absl::UnimplementedError(
-        "messages: chat templates are not built yet; send text");
-  }
   if (request.start_case() == v1::GenerateRequest::kPreset) {
     return absl::UnimplementedError("preset: presets are not built yet");
   }
@@ -269,10 +271,14 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
   RETURN_IF_ERROR(ApplyStopping(request.stopping(), context, turn));
   RETURN_IF_ERROR(ApplyOutput(request.output(), turn));
   // The text last: it is what takes time.
-  ASSIGN_OR_RETURN(turn.prompt, ToPrompt(request, context));
+  if (request.has_messages()) {
+    RETURN_IF_ERROR(ApplyMessages(request, context, turn));
+  } else {
+    ASSIGN_OR_RETURN(turn.prompt, ToPrompt(request, context));
+  }
   RETURN_IF_ERROR(CheckPromptLogprobs(turn));
   if (turn.prompt.empty() && !turn.session.has_value()) {
-    return Invalid(request.has_token_ids() ? "token_ids" : "text",
+    return Invalid(InputName(request),
                    "a request without a session needs at least one token");
   }
   return turn;
@@ -281,6 +287,7 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
 absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
                                           const ServiceContext& context) {
   TurnRequest turn;
+  RETURN_IF_ERROR(ApplyRequestId(request.request_id(), turn));
   turn.tenant = context.options.tenant;
   RETURN_IF_ERROR(ValidateSessionId(request.session_id(), "session_id"));
   turn.session = SessionKey{turn.tenant, request.session_id()};

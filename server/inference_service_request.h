@@ -16,10 +16,10 @@
 
 namespace reprise {
 
-// The turn that a Generate call asks for, defaults filled in, text turned into
-// tokens (so it takes as long as the text is). `arrival_ns` is left 0.
-// InvalidArgument, naming the field, its value and its range; Unimplemented for
-// what is not built yet.
+// The turn that a Generate call asks for, defaults filled in, text and messages
+// turned into tokens (so it takes as long as they are). `arrival_ns` is left 0.
+// InvalidArgument, naming the field, its value and its range; the errors of
+// ApplyMessages; Unimplemented for what is not built yet.
 absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
                                           const ServiceContext& context);
 

@@ -202,6 +202,11 @@ void Fill(const ServiceContext& context, v1::Model& out) {
   out.set_cpu_isa(info.cpu_isa);
   out.set_exact(info.exact);
   out.set_server_version(REPRISE_VERSION);
+  if (const absl::Status& chat = context.chat.status(); chat.ok()) {
+    out.set_chat_template(context.chat.source());
+  } else {
+    out.set_chat_template_problem(std::string(chat.message()));
+  }
 
   const ServerOptions& options = context.options;
   v1::ServerLimits& limits = *out.mutable_limits();

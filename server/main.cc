@@ -31,6 +31,7 @@
 #include "engine/engine.h"
 #include "engine/kernels/state_kernels.h"
 #include "engine/load_tokenizer.h"
+#include "engine/template/chat_format.h"
 #include "engine/tokenizer.h"
 #include "server/engine_thread.h"
 #include "server/executor.h"
@@ -98,13 +99,14 @@ absl::Status WithAdvice(const absl::Status& status, const char* advice) {
 }
 
 void LogModel(const ModelInfo& model, const Tokenizer& tokenizer,
-              double seconds) {
+              const ChatFormat& chat, double seconds) {
   LogInfo("model loaded",
           {{"model", model.name},
            {"family", model.family},
            {"layers", model.description},
            {"parameters", model.num_parameters},
            {"tokenizer", tokenizer.kind()},
+           {"chat_template", chat.source()},
            {"weights", WeightTypeName(model.weight_type)},
            {"weight_bytes", model.weight_bytes},
            {"state_bytes", model.state_bytes},
@@ -113,6 +115,10 @@ void LogModel(const ModelInfo& model, const Tokenizer& tokenizer,
            {"cpu_isa", model.cpu_isa},
            {"exact", model.exact},
            {"seconds", seconds}});
+  if (chat.has_template() && !chat.status().ok()) {
+    LogWarning("requests with messages will be refused",
+               {{"reason", FromAbsl(chat.status().message())}});
+  }
   if (model.exact) return;
   LogWarning(
       "on this CPU the last bits of a result depend on what else is computed "
@@ -151,6 +157,7 @@ class Server {
   std::unique_ptr<EngineThread> engine_thread_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ChatFormat> chat_;
   ModelInfo model_;  // the engine's, and the tokenizer's fingerprint
   std::unique_ptr<SessionManager> sessions_;
   std::unique_ptr<Sweeper> sweeper_;
@@ -232,7 +239,9 @@ absl::Status Server::LoadModel(SignalWatcher& signals) {
   model_ = engine_->info();
   model_.fingerprints.tokenizer = tokenizer_->fingerprint();
   metrics_.SetModel(model_, seconds());
-  LogModel(model_, *tokenizer_, seconds());
+  chat_ = std::make_unique<ChatFormat>(
+      ChatFormat::Load(options_.model_dir, *tokenizer_, model_.eos_tokens));
+  LogModel(model_, *tokenizer_, *chat_, seconds());
   return absl::OkStatus();
 }
 
@@ -277,6 +286,7 @@ absl::Status Server::Listen() {
                                     .sessions = *sessions_,
                                     .tokenizer = *tokenizer_,
                                     .model = model_,
+                                    .chat = *chat_,
                                     .executor = *executor_,
                                     .text = *text_,
                                     .delivery = *delivery_,

@@ -165,8 +165,7 @@ absl::Status Scheduler::Impl::CheckLimits(const TurnRequest& request) {
         " completions cannot all be committed to one session");
   }
   const int64_t requests = queue.size() + 1;
-  const int64_t tokens =
-      queue.prompt_tokens() + static_cast<int64_t>(request.prompt.size());
+  const int64_t tokens = queue.prompt_tokens() + PromptTokens(request);
   if (requests > options.max_queued) {
     metrics.CountRejected(RejectReason::kQueueFull);
     return QueueFull(" requests would wait", requests, "max_queued",

@@ -33,6 +33,7 @@
 //                                                DEADLINE_EXCEEDED
 //   queue time-out        none                   RESOURCE_EXHAUSTED  unchanged
 //   Acquire's error       none                   that error          unchanged
+//   SettlePrompt's error  none                   that error          unchanged
 //   nothing to decode     none                   INVALID_ARGUMENT    unchanged
 //   Commit's error        Started .. Deltas      that error          unchanged;
 //                                                                    see below

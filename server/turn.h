@@ -40,7 +40,7 @@ struct Turn {
   Turn(TurnRequest request, std::shared_ptr<TokenStream> stream)
       : request(std::move(request)), stream(std::move(stream)) {}
 
-  const TurnRequest request;
+  TurnRequest request;  // constant, but for the prompt while it is settled
   const std::shared_ptr<TokenStream> stream;  // shared: with the reader
 
   int64_t number = 0;  // in the order of coming; the queue's

@@ -9,7 +9,7 @@ namespace reprise {
 
 void TurnQueue::Count(const Turn& turn, int64_t sign) {
   size_ += sign;
-  prompt_tokens_ += sign * static_cast<int64_t>(turn.request.prompt.size());
+  prompt_tokens_ += sign * PromptTokens(turn.request);
 }
 
 void TurnQueue::Push(std::unique_ptr<Turn> turn) {

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "engine/sampler.h"
+#include "engine/template/chat_format.h"
 #include "server/session_manager.h"
 
 namespace reprise {
@@ -23,6 +25,14 @@ enum class PromptLogprobs {
   kStreamed,
 };
 
+// What the messages of a turn come to. It depends on the session.
+struct MessagePrompts {
+  // For a session that has no token yet.
+  absl::StatusOr<std::vector<int32_t>> begin;
+  // For one that has.
+  absl::StatusOr<Continuation> next;
+};
+
 // One turn or stateless completion, validated by the service.
 struct TurnRequest {
   std::string request_id;
@@ -30,6 +40,9 @@ struct TurnRequest {
   std::optional<SessionKey> session;  // none = stateless
   SessionManager::AcquireOptions acquire;
   std::vector<int32_t> prompt;  // may be empty if the session has a token
+  // Of a turn with messages on a session, which becomes `prompt` when the
+  // session is leased: SettlePrompt.
+  std::optional<MessagePrompts> messages;
   SamplingParams sampling;
   int64_t max_new_tokens = 16;  // 0 = append only: prefill, then commit
   int64_t min_new_tokens = 0;
@@ -49,6 +62,13 @@ struct TurnRequest {
   PromptLogprobs prompt_logprobs = PromptLogprobs::kNone;
   int64_t arrival_ns = 0;  // Clock::MonotonicNs when the call came in
 };
+
+// Tokens of the prompt, or of the longer one that it may become.
+int64_t PromptTokens(const TurnRequest& request);
+
+// Chooses the prompt of a turn with messages by the session that it is for. The
+// chosen one's error.
+absl::Status SettlePrompt(const SessionRecord& session, TurnRequest& request);
 
 inline bool StreamsPrompt(const TurnRequest& request) {
   return request.prompt_logprobs == PromptLogprobs::kStreamed;

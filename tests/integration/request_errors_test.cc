@@ -188,7 +188,9 @@ constexpr Case kCases[] = {
        r.set_n(2);
      },
      kInvalid, "n", "COMMIT_POLICY_NEVER"},
-    {"Messages", [](R& r) { r.mutable_messages(); }, kUnbuilt, "messages"},
+    {"MessagesWithoutATemplate",
+     [](R& r) { r.mutable_messages()->add_messages()->set_role("user"); },
+     grpc::StatusCode::FAILED_PRECONDITION, "messages", "no chat template"},
     {"Preset", [](R& r) { r.set_preset("p"); }, kUnbuilt, "preset"},
     {"Snapshot", [](R& r) { r.set_snapshot("s"); }, kUnbuilt, "snapshot"},
 };

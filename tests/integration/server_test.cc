@@ -86,6 +86,7 @@ TEST(ServerTest, TakenPortIsUnavailableAndNamed) {
                          .sessions = first.manager(),
                          .tokenizer = first.tokenizer(),
                          .model = first.model(),
+                         .chat = first.chat(),
                          .executor = first.executor(),
                          .text = first.executor(),
                          .delivery = first.executor(),

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "engine/base/clock.h"
+#include "engine/template/chat_format.h"
 #include "proto/inference.grpc.pb.h"
 #include "server/executor.h"
 #include "server/inference_service_context.h"
@@ -32,19 +33,10 @@ namespace reprise {
 
 class TestServer {
  public:
-  static ServerOptions SmallOptions() {
-    ServerOptions options;
-    options.listen = "127.0.0.1:0";
-    options.max_request_bytes = 64 << 10;
-    options.max_prompt_tokens = 2000;
-    options.max_new_tokens = 2000;
-    options.max_queued_tokens = 4000;
-    options.slots = 8;
-    options.max_running = 8;
-    return options;
-  }
+  static ServerOptions SmallOptions() { return SmallServerOptions(); }
 
-  // `clock` must outlive the server.
+  // A chat template is read from options.model_dir, and nothing else. `clock`
+  // must outlive the server.
   explicit TestServer(const ServerOptions& options = SmallOptions(),
                       const Clock& clock = Clock::Real())
       : options_(options),
@@ -68,6 +60,7 @@ class TestServer {
                                       .sessions = *sessions_,
                                       .tokenizer = tokenizer_,
                                       .model = model_,
+                                      .chat = chat_,
                                       .executor = *executor_,
                                       .text = *text_,
                                       .delivery = *delivery_,
@@ -116,6 +109,7 @@ class TestServer {
   FaultyStore& store() { return store_; }
   Metrics& metrics() { return metrics_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
+  const ChatFormat& chat() const { return chat_; }
   const ModelInfo& model() const { return model_; }
   Executor& executor() { return *executor_; }
   int64_t open_calls() const { return context_->calls.open(); }
@@ -126,6 +120,8 @@ class TestServer {
   Metrics metrics_;
   FakeEngine engine_;
   FakeTokenizer tokenizer_;
+  const ChatFormat chat_ =
+      ChatFormat::Load(options_.model_dir, tokenizer_, {FakeTokenizer::kEos});
   StepGate gate_;
   std::unique_ptr<SnapshotStore> memory_ = NewMemoryStore();
   FaultyStore store_{*memory_};

@@ -8,6 +8,18 @@
 
 namespace reprise {
 
+inline ServerOptions SmallServerOptions() {
+  ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  options.max_request_bytes = 64 << 10;
+  options.max_prompt_tokens = 2000;
+  options.max_new_tokens = 2000;
+  options.max_queued_tokens = 4000;
+  options.slots = 8;
+  options.max_running = 8;
+  return options;
+}
+
 inline SessionManagerOptions ManagerOptionsOf(const ServerOptions& options) {
   SessionManagerOptions manager;
   manager.num_slots = options.slots;
