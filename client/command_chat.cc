@@ -46,6 +46,7 @@ class Chat {
   }
 
   absl::StatusOr<int> Run() {
+    RETURN_IF_ERROR(FindTemplate());
     Greet();
     LineReader reader(context_.in_fd, context_.interrupts.prompt_fd());
     while (!leaving_) {
@@ -79,6 +80,9 @@ class Chat {
     if (!talkative()) return;
     context_.terminal.Note("session " + session() +
                            "; /help lists the commands, Ctrl-D leaves");
+    if (has_template_) return;
+    context_.terminal.Note(
+        "the model has no chat template to use: it continues the text");
   }
 
   void SayGoodbye() {
@@ -142,11 +146,55 @@ class Chat {
     return absl::OkStatus();
   }
 
+  // Whether what is said are messages.
+  absl::Status FindTemplate() {
+    ASSIGN_OR_RETURN(const v1::Model model, context_.client.GetModel());
+    has_template_ = !model.chat_template().empty();
+    if (line_.system.empty()) return absl::OkStatus();
+    if (!has_template_) {
+      return absl::FailedPreconditionError("--system needs a chat template: " +
+                                           model.chat_template_problem());
+    }
+    ASSIGN_OR_RETURN(const bool begun, HasBegun());
+    if (!begun) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--system: session " + session() +
+        " has begun already, and that is where a system message stands");
+  }
+
+  absl::StatusOr<bool> HasBegun() {
+    const absl::StatusOr<v1::Session> now =
+        context_.client.GetSession(session());
+    if (absl::IsNotFound(now.status())) return false;
+    RETURN_IF_ERROR(now.status());
+    return now->tokens() > 0;
+  }
+
   // A model without a chat template continues a text, so the line is sent as
-  // one.
+  // one. The system message goes with the first turn that is kept.
+  absl::Status SetInput(const std::string& text) {
+    if (!has_template_) {
+      request_.set_text(text + "\n");
+      return absl::OkStatus();
+    }
+    v1::Messages& messages = *request_.mutable_messages();
+    messages.Clear();
+    const auto add = [&messages](const char* role, const std::string& content) {
+      v1::Message& message = *messages.add_messages();
+      message.set_role(role);
+      message.set_content(content);
+    };
+    if (!line_.system.empty() && !begun_) {
+      ASSIGN_OR_RETURN(begun_, HasBegun());
+      if (!begun_) add("system", line_.system);
+    }
+    add("user", text);
+    return absl::OkStatus();
+  }
+
   absl::Status Say(const std::string& text) {
     RETURN_IF_ERROR(CheckUtf8(text));
-    request_.set_text(text + "\n");
+    RETURN_IF_ERROR(SetInput(text));
     TurnResult result =
         RunTurn(context_.client, request_,
                 line_.json ? TurnFormat::kJson : TurnFormat::kText,
@@ -182,7 +230,9 @@ class Chat {
 
   const CommandLine& line_;
   const CommandContext& context_;
-  v1::GenerateRequest request_;  // of the next turn, all but the text
+  v1::GenerateRequest request_;  // of the next turn, all but the input
+  bool has_template_ = false;    // of the model
+  bool begun_ = false;           // the session has something, as far as known
   bool leaving_ = false;         // by /quit
   bool interrupted_ = false;     // with nobody at a prompt to go on
 };

@@ -28,10 +28,13 @@ bool IsKept(const CommandLine& line, const TurnResult& result) {
 absl::StatusOr<int> RunComplete(const CommandLine& line,
                                 const CommandContext& context) {
   Terminal& terminal = context.terminal;
-  ASSIGN_OR_RETURN(std::string text, GetText(line, context));
-  if (line.echo) terminal.Print(text);
   v1::GenerateRequest request = line.request;
-  request.set_text(std::move(text));
+  if (line.messages_file.empty()) {
+    ASSIGN_OR_RETURN(*request.mutable_text(), GetText(line, context));
+    if (line.echo) terminal.Print(request.text());
+  } else {
+    ASSIGN_OR_RETURN(*request.mutable_messages(), GetMessages(line, context));
+  }
   const TurnResult result =
       RunTurn(context.client, request,
               line.json ? TurnFormat::kJson : TurnFormat::kText, terminal,

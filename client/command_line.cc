@@ -58,10 +58,13 @@ constexpr char kCompleteFooter[] =
     "  reprise complete 'In the beginning' --temperature=0 --max-tokens=100\n"
     "  reprise complete 'Thou shalt' --stop='.' --include-stop --seed=7\n"
     "  reprise complete - --session=book < chapter1.txt\n"
+    "  reprise complete --messages=conversation.json --max-tokens=200\n"
     "  reprise complete 'Amen' --json | jq -j '.delta.text // empty'";
 
 constexpr char kChatFooter[] =
-    "Each line that you type is sent as it is, with a newline; the answer\n"
+    "Each line that you type is a user's message, by the model's chat "
+    "template;\n"
+    "to a model that has none it is sent as it is, with a newline. The answer\n"
     "streams back and both are kept in the session. Ctrl-C stops an answer "
     "and\n"
     "keeps what was shown of it; Ctrl-D leaves; /help lists the commands. "
@@ -70,6 +73,7 @@ constexpr char kChatFooter[] =
     "\n"
     "Examples:\n"
     "  reprise chat\n"
+    "  reprise chat --system='You are terse.'\n"
     "  reprise chat --session=genesis --temperature=0.7 --stop=$'\\n'\n"
     "  printf 'And God said,\\nAnd it was\\n' | reprise chat --max-tokens=20";
 
@@ -85,8 +89,11 @@ constexpr char kSessionsFooter[] =
     "  reprise sessions delete genesis genesis-2";
 
 constexpr char kTokenizeFooter[] =
+    "Of --messages it shows the prompt that the model's chat template makes.\n"
+    "\n"
     "Examples:\n"
     "  reprise tokenize 'In the beginning'\n"
+    "  reprise tokenize --messages=conversation.json\n"
     "  reprise tokenize - --json < chapter1.txt | jq '.ids | length'";
 
 constexpr char kScoreFooter[] =
@@ -122,12 +129,28 @@ CLI::App& AddCommand(CLI::App& parent, const std::string& name,
   return *app;
 }
 
+void AddTextOrMessages(CLI::App& app, const std::string& description,
+                       CommandLine& line) {
+  CLI::Option* text = app.add_option_function<std::string>(
+                             "TEXT",
+                             [&line](const std::string& value) {
+                               line.text = value;
+                               line.has_text = true;
+                             },
+                             description)
+                          ->type_name("");
+  app.add_option("--messages", line.messages_file,
+                 "Instead: a JSON array of {\"role\", \"content\"}; - reads "
+                 "stdin")
+      ->type_name("FILE")
+      ->group("Input")
+      ->excludes(text);
+}
+
 void AddComplete(CLI::App& root, CommandLine& line) {
   CLI::App& app = AddCommand(root, "complete", "Continues a text",
                              Command::kComplete, line);
-  app.add_option("TEXT", line.text, "The text to continue; - reads stdin")
-      ->type_name("")
-      ->required();
+  AddTextOrMessages(app, "The text to continue; - reads stdin", line);
   app.add_option_function<std::string>(
          "--session",
          [&line](const std::string& id) {
@@ -152,6 +175,10 @@ void AddChat(CLI::App& root, CommandLine& line) {
          [&line](const std::string& id) { line.request.set_session_id(id); },
          "Goes on with this session, or makes it [new]")
       ->type_name("ID");
+  app.add_option("--system", line.system,
+                 "The system message of a new session; needs a chat template")
+      ->type_name("TEXT")
+      ->group("Input");
   AddMaxTokensOption(app, /*default_text=*/"200", line.request);
   AddGenerateOptions(app, line.request);
   app.footer(kChatFooter);
@@ -226,9 +253,7 @@ void AddScore(CLI::App& root, CommandLine& line) {
 void AddTokenize(CLI::App& root, CommandLine& line) {
   CLI::App& app = AddCommand(root, "tokenize", "Shows the tokens of a text",
                              Command::kTokenize, line);
-  app.add_option("TEXT", line.text, "The text; - reads stdin")
-      ->type_name("")
-      ->required();
+  AddTextOrMessages(app, "The text; - reads stdin", line);
   app.add_flag("--special-tokens", line.special_tokens,
                "Names of special tokens in the text mean them");
   app.footer(kTokenizeFooter);
@@ -269,6 +294,14 @@ std::string FindConflict(const CommandLine& line) {
     return "--logprobs, --prompt-logprobs and --token-ids are only shown with "
            "--json";
   }
+  const bool completes =
+      line.command == Command::kComplete || line.command == Command::kTokenize;
+  if (completes && !line.has_text && line.messages_file.empty()) {
+    return "TEXT or --messages is required";
+  }
+  if (line.echo && !line.messages_file.empty()) {
+    return "--echo shows a text, and --messages has none";
+  }
   if (line.command == Command::kScore && line.text.empty() &&
       line.file.empty()) {
     return "TEXT or --file is required";
@@ -289,6 +322,7 @@ absl::Status CheckTexts(const CommandLine& line) {
   RETURN_IF_ERROR(CheckUtf8(line.request.session_id(), "--session"));
   RETURN_IF_ERROR(CheckUtf8(line.request.request_id(), "--request-id"));
   RETURN_IF_ERROR(CheckUtf8(line.score.request_id(), "--request-id"));
+  RETURN_IF_ERROR(CheckUtf8(line.system, "--system"));
   for (const std::string& stop : line.request.stopping().stop()) {
     RETURN_IF_ERROR(CheckUtf8(stop, "--stop"));
   }

@@ -38,7 +38,12 @@ struct CommandLine {
   bool verbose = false;
   // complete, score and tokenize; "-" stands for stdin.
   std::string text;
-  // complete and chat: all but the text.
+  bool has_text = false;  // complete and tokenize: it was given
+  // complete and tokenize: instead of the text, the name of a file of messages,
+  // or "-"; else empty
+  std::string messages_file;
+  std::string system;  // chat: what a new session begins with; or empty
+  // complete and chat: all but the text or the messages.
   v1::GenerateRequest request;
   bool echo = false;      // complete
   std::string model_dir;  // inspect

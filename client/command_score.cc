@@ -1,12 +1,7 @@
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -28,19 +23,6 @@ std::string Decimals(double value, int decimals) {
   std::array<char, 64> text;
   std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
   return text.data();
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    return absl::UnknownError("cannot open " + path + ": " +
-                              std::strerror(errno));
-  }
-  absl::StatusOr<std::string> text = ReadAll(fd);
-  close(fd);
-  RETURN_IF_ERROR(text.status());
-  RETURN_IF_ERROR(CheckUtf8(*text, path));
-  return text;
 }
 
 // Shows the messages of a Score call as they come.
@@ -113,7 +95,7 @@ absl::StatusOr<int> RunScore(const CommandLine& line,
   v1::ScoreRequest request = line.score;
   ASSIGN_OR_RETURN(*request.mutable_text(), line.file.empty()
                                                 ? GetText(line, context)
-                                                : ReadFile(line.file));
+                                                : ReadTextFile(line.file));
   ScoreViewer viewer(line.json, terminal);
   Cancellation cancellation;
   context.interrupts.WatchCall(&cancellation);

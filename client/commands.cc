@@ -6,6 +6,7 @@
 
 #include "client/format.h"
 #include "client/input.h"
+#include "client/messages.h"
 #include "client/turn.h"
 #include "engine/base/status_macros.h"
 
@@ -13,9 +14,12 @@ namespace reprise {
 
 absl::Status RunTokenize(const CommandLine& line,
                          const CommandContext& context) {
-  ASSIGN_OR_RETURN(std::string text, GetText(line, context));
   v1::TokenizeRequest request;
-  request.set_text(std::move(text));
+  if (line.messages_file.empty()) {
+    ASSIGN_OR_RETURN(*request.mutable_text(), GetText(line, context));
+  } else {
+    ASSIGN_OR_RETURN(*request.mutable_messages(), GetMessages(line, context));
+  }
   request.set_allow_special_tokens(line.special_tokens);
   ASSIGN_OR_RETURN(const v1::TokenizeResponse response,
                    context.client.Tokenize(request));
@@ -44,6 +48,9 @@ absl::Status RunModel(const CommandLine& line, const CommandContext& context) {
       {"width", std::to_string(model.d_model())},
       {"vocabulary", FormatCount(model.vocab_size())},
       {"tokenizer", model.tokenizer()},
+      {"chat template", model.chat_template().empty()
+                            ? "no: " + model.chat_template_problem()
+                            : model.chat_template()},
       {"weights",
        model.weight_type() + ", " + FormatBytes(model.weight_bytes())},
       {"state of a session", FormatBytes(model.state_bytes())},
@@ -70,6 +77,15 @@ absl::StatusOr<std::string> GetText(const CommandLine& line,
   }
   RETURN_IF_ERROR(CheckUtf8(text));
   return text;
+}
+
+absl::StatusOr<v1::Messages> GetMessages(const CommandLine& line,
+                                         const CommandContext& context) {
+  const bool from_stdin = line.messages_file == "-";
+  const std::string source = from_stdin ? "stdin" : line.messages_file;
+  ASSIGN_OR_RETURN(const std::string json,
+                   from_stdin ? ReadAll(context.in_fd) : ReadTextFile(source));
+  return ParseMessages(json, source);
 }
 
 absl::Status PrintJson(const google::protobuf::Message& message,

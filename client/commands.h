@@ -35,6 +35,11 @@ int ReportError(const absl::Status& status, bool json, Terminal& terminal);
 absl::StatusOr<std::string> GetText(const CommandLine& line,
                                     const CommandContext& context);
 
+// The messages of the command's --messages, read from stdin if it is "-". The
+// errors of ParseMessages and of reading.
+absl::StatusOr<v1::Messages> GetMessages(const CommandLine& line,
+                                         const CommandContext& context);
+
 // One line of protobuf JSON.
 absl::Status PrintJson(const google::protobuf::Message& message,
                        Terminal& terminal);

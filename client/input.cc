@@ -1,5 +1,6 @@
 #include "client/input.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -41,6 +42,19 @@ absl::StatusOr<std::string> ReadAll(int fd) {
     ASSIGN_OR_RETURN(const bool more, ReadMore(fd, text));
     if (!more) return text;
   }
+}
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return absl::UnknownError("cannot open " + path + ": " +
+                              std::strerror(errno));
+  }
+  absl::StatusOr<std::string> text = ReadAll(fd);
+  close(fd);
+  RETURN_IF_ERROR(text.status());
+  RETURN_IF_ERROR(CheckUtf8(*text, path));
+  return text;
 }
 
 absl::Status CheckUtf8(std::string_view text, const std::string& what) {

@@ -19,6 +19,10 @@ constexpr size_t kMaxInputBytes = 64 << 20;
 // reading fails.
 absl::StatusOr<std::string> ReadAll(int fd);
 
+// The text in a file. Unknown if it cannot be opened; the errors of ReadAll and
+// CheckUtf8.
+absl::StatusOr<std::string> ReadTextFile(const std::string& path);
+
 // InvalidArgument, naming `what` and the place, if `text` is not UTF-8: the
 // protocol carries nothing else, and protobuf complains on stderr.
 absl::Status CheckUtf8(std::string_view text,

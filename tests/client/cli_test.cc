@@ -235,6 +235,40 @@ TEST_F(CliTest, TokenizeShowsIdsAndPieces) {
             "{\"ids\":[97],\"pieces\":[\"YQ==\"]}\n");
 }
 
+// "role: content; ..." of a request.
+std::string Show(const v1::Messages& messages) {
+  std::string shown;
+  for (const v1::Message& message : messages.messages()) {
+    shown += message.role() + ": " + message.content() + "; ";
+  }
+  return shown;
+}
+
+TEST_F(CliTest, CompleteAndTokenizeSendMessagesOfAFileOrStdin) {
+  server_.inference.SetAnswer(AnswerOf({"x"}));
+  const std::string json =
+      R"([{"role":"system","content":"S"},{"content":"a\nb","role":"user"}])";
+  TempDir dir;
+  dir.Write("talk.json", json);
+  const std::string file = "--messages=" + dir.path() + "/talk.json";
+  EXPECT_EQ(Run({"complete", file}).out, "x");
+  EXPECT_EQ(Show(server_.inference.last_request().messages()),
+            "system: S; user: a\nb; ");
+  server_.inference.SetAnswer(AnswerOf({"y"}));
+  EXPECT_EQ(Run({"complete", "--messages=-", "--session=s"}, "[]").out, "y");
+  EXPECT_TRUE(server_.inference.last_request().has_messages());
+  EXPECT_EQ(server_.inference.last_request().session_id(), "s");
+  EXPECT_EQ(Run({"tokenize", file}).exit_code, 0);
+  EXPECT_EQ(Show(server_.inference.last_tokenize().messages()),
+            "system: S; user: a\nb; ");
+  dir.Write("talk.json", "[1]");
+  EXPECT_EQ(Run({"complete", file}).err,
+            "reprise: INVALID_ARGUMENT: " + dir.path() +
+                "/talk.json: [0]: a message is an object with a role and a "
+                "content, not number\n");
+  EXPECT_THAT(Run({"complete", file + "x"}).err, HasSubstr("cannot open"));
+}
+
 constexpr char kGlaCase[] = REPRISE_TESTDATA "/golden/hybrid_gla_fullattn";
 
 TEST_F(CliTest, InspectNeedsNoServer) {
@@ -338,6 +372,45 @@ TEST_F(CliTest, ChatInAPipeIsATurnPerLine) {
   EXPECT_EQ(request.session_id(), "s");
   EXPECT_TRUE(request.create_session());
   EXPECT_EQ(request.stopping().max_new_tokens(), 200u);
+}
+
+TEST_F(CliTest, ChatSendsMessagesIfThereIsATemplate) {
+  server_.inference.SetChatTemplate("chat_template.jinja");
+  server_.inference.SetAnswer(AnswerOf({"answer"}, "s"));
+  const Outcome outcome = Run({"chat", "--session=s"}, "one\n//two\n");
+  EXPECT_EQ(outcome.out, "answer\nanswer\n");
+  EXPECT_EQ(outcome.err, "");
+  const v1::GenerateRequest request = server_.inference.last_request();
+  EXPECT_EQ(Show(request.messages()), "user: /two; ");
+  EXPECT_TRUE(request.create_session());
+}
+
+TEST_F(CliTest, ChatBeginsANewSessionWithTheSystemMessage) {
+  server_.inference.SetChatTemplate("chat_template.jinja");
+  server_.inference.SetAnswer(AnswerOf({"x"}, "s"));
+  // The fake server keeps no turn, so both lines are a beginning.
+  Run({"chat", "--session=s", "--system=S"}, "one\ntwo\n");
+  EXPECT_EQ(Show(server_.inference.last_request().messages()),
+            "system: S; user: two; ");
+  v1::Session session;
+  session.set_id("s");
+  server_.sessions.Put(session);  // made, and not used yet
+  Run({"chat", "--session=s", "--system=S"}, "one\n");
+  EXPECT_EQ(Show(server_.inference.last_request().messages()),
+            "system: S; user: one; ");
+  session.set_tokens(7);
+  server_.sessions.Put(session);
+  const Outcome outcome = Run({"chat", "--session=s", "--system=S"}, "one\n");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err,
+            "reprise: INVALID_ARGUMENT: --system: session s has begun already, "
+            "and that is where a system message stands\n");
+}
+
+TEST_F(CliTest, ASystemMessageNeedsATemplate) {
+  EXPECT_EQ(Run({"chat", "--system=S"}, "one\n").err,
+            "reprise: FAILED_PRECONDITION: --system needs a chat template: "
+            "none\n");
 }
 
 TEST_F(CliTest, ChatDrawsASessionIfNoneIsNamed) {

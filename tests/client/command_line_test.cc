@@ -155,6 +155,12 @@ TEST_F(CommandLineTest, TakesTextsAsTheyAre) {
   EXPECT_EQ(ParseOk({"complete", "--", "--help"}).text, "--help");
 }
 
+TEST_F(CommandLineTest, ReadsMessagesAndTheSystemMessage) {
+  EXPECT_EQ(ParseOk({"complete", "--messages=-"}).messages_file, "-");
+  EXPECT_EQ(ParseOk({"tokenize", "--messages", "f"}).messages_file, "f");
+  EXPECT_EQ(ParseOk({"chat", "--system=Be brief."}).system, "Be brief.");
+}
+
 TEST_F(CommandLineTest, ReadsTheSessionCommands) {
   EXPECT_THAT(ParseOk({"sessions", "delete", "a", "b"}).ids,
               ElementsAre("a", "b"));
@@ -271,7 +277,12 @@ TEST_F(CommandLineTest, ReadsTheScoreCommand) {
 
 TEST_F(CommandLineTest, RefusesWrongUsage) {
   ExpectUsageError({}, "Usage:");
-  ExpectUsageError({"complete"}, "TEXT is required");
+  ExpectUsageError({"complete"}, "TEXT or --messages is required");
+  ExpectUsageError({"tokenize"}, "TEXT or --messages is required");
+  ExpectUsageError({"complete", "a", "--messages=b"}, "--messages");
+  ExpectUsageError({"complete", "--messages=b", "--echo"}, "--echo");
+  ExpectUsageError({"complete", "a", "--system=b"}, "--system");
+  ExpectUsageError({"chat", "--system=\xff"}, "--system is not UTF-8");
   ExpectUsageError({"complete", "a", "b"}, "not expected: b");
   ExpectUsageError({"complete", "a", "--nonsense"}, "--nonsense");
   ExpectUsageError({"sessions"}, "sessions command is required");

@@ -14,6 +14,16 @@ void FakeInference::SetAnswer(FakeAnswer answer) {
   answer_ = std::move(answer);
 }
 
+void FakeInference::SetChatTemplate(const std::string& name) {
+  MutexLock lock(mu_);
+  chat_template_ = name;
+}
+
+v1::TokenizeRequest FakeInference::last_tokenize() const {
+  MutexLock lock(mu_);
+  return last_tokenize_;
+}
+
 v1::GenerateRequest FakeInference::last_request() const {
   MutexLock lock(mu_);
   return last_request_;
@@ -82,6 +92,10 @@ grpc::Status FakeInference::Score(
 grpc::Status FakeInference::Tokenize(grpc::ServerContext*,
                                      const v1::TokenizeRequest* request,
                                      v1::TokenizeResponse* response) {
+  {
+    MutexLock lock(mu_);
+    last_tokenize_ = *request;
+  }
   for (const char byte : request->text()) {
     response->add_ids(static_cast<unsigned char>(byte));
     response->add_pieces(std::string(1, byte));
@@ -105,6 +119,9 @@ grpc::Status FakeInference::GetModel(grpc::ServerContext*,
   response->set_family("linear_attn");
   response->set_num_parameters(1'234'567);
   response->set_exact(true);
+  MutexLock lock(mu_);
+  response->set_chat_template(chat_template_);
+  if (chat_template_.empty()) response->set_chat_template_problem("none");
   return grpc::Status::OK;
 }
 

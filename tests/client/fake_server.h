@@ -29,8 +29,11 @@ struct FakeAnswer {
 class FakeInference final : public v1::Inference::Service {
  public:
   void SetAnswer(FakeAnswer answer);
+  // What GetModel says of it; none at first.
+  void SetChatTemplate(const std::string& name);
   v1::GenerateRequest last_request() const;
   v1::ScoreRequest last_score() const;
+  v1::TokenizeRequest last_tokenize() const;
   int cancelled_calls() const;
 
   grpc::Status Generate(
@@ -57,6 +60,8 @@ class FakeInference final : public v1::Inference::Service {
   FakeAnswer answer_ ABSL_GUARDED_BY(mu_);
   v1::GenerateRequest last_request_ ABSL_GUARDED_BY(mu_);
   v1::ScoreRequest last_score_ ABSL_GUARDED_BY(mu_);
+  v1::TokenizeRequest last_tokenize_ ABSL_GUARDED_BY(mu_);
+  std::string chat_template_ ABSL_GUARDED_BY(mu_);
   int cancelled_calls_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

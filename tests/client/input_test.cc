@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/client/pipe.h"
+#include "tests/support/temp_dir.h"
 
 namespace reprise {
 namespace {
@@ -31,6 +32,18 @@ TEST(ReadAllTest, ReadsToTheEnd) {
 
 TEST(ReadAllTest, ReportsADescriptorThatCannotBeRead) {
   EXPECT_TRUE(absl::IsUnknown(ReadAll(-1).status()));
+}
+
+TEST(ReadTextFileTest, NamesTheFileThatItCannotRead) {
+  TempDir dir;
+  const std::string path = dir.Write("text", "a text\n");
+  EXPECT_EQ(ReadTextFile(path).value(), "a text\n");
+  EXPECT_EQ(ReadTextFile(path + "x").status(),
+            absl::UnknownError("cannot open " + path +
+                               "x: No such file or directory"));
+  EXPECT_TRUE(absl::IsUnknown(ReadTextFile(dir.path()).status()));
+  dir.Write("text", "a\xff");
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadTextFile(path).status()));
 }
 
 TEST(CheckUtf8Test, NamesTheFirstBadByte) {
