@@ -11,6 +11,17 @@
 #include "engine/base/status_macros.h"
 
 namespace reprise {
+namespace {
+
+std::string StateOfASession(const v1::Model& model) {
+  std::string text = FormatBytes(model.state_bytes());
+  if (model.state_bytes_per_token() > 0) {
+    text += ", and " + FormatBytes(model.state_bytes_per_token()) + " a token";
+  }
+  return text;
+}
+
+}  // namespace
 
 absl::Status RunTokenize(const CommandLine& line,
                          const CommandContext& context) {
@@ -53,7 +64,10 @@ absl::Status RunModel(const CommandLine& line, const CommandContext& context) {
                             : model.chat_template()},
       {"weights",
        model.weight_type() + ", " + FormatBytes(model.weight_bytes())},
-      {"state of a session", FormatBytes(model.state_bytes())},
+      {"state of a session", StateOfASession(model)},
+      {"longest session", model.has_max_context()
+                              ? FormatTokens(model.max_context())
+                              : "any length"},
       {"fingerprint", model.fingerprint()},
       {"instruction set", model.cpu_isa()},
       {"exact", model.exact() ? "yes: bit-identical whatever else runs"

@@ -58,6 +58,12 @@ absl::Status CheckStart(const TurnRequest& request, const SessionRecord& record,
       *max_context, " (--max-context of the server)"));
 }
 
+// The mean time between a completion's tokens, of which there are two or more.
+double SecondsPerToken(const Completion& completion) {
+  return Seconds(completion.last_token_ns - completion.first_token_ns) /
+         static_cast<double>(completion.sequence->generated() - 1);
+}
+
 }  // namespace
 
 Batch::Batch(Engine& engine, const Tokenizer& tokenizer,
@@ -299,6 +305,7 @@ void Batch::Interrupt(Turn& turn, FinishReason reason, bool keep) {
     event.index = static_cast<int32_t>(i);
     event.reason = reason;
     event.usage = turn.usage;
+    event.timings = TimingsOf(*turn.completions.front());
     turn.stream->Push(std::move(event));
     --turn.unfinished;
     --running_;
@@ -364,6 +371,9 @@ void Batch::Finished(Completion& completion, std::optional<uint64_t> revision) {
   event.matched_token = sequence.matched_token();
   event.usage = turn.usage;
   event.timings = TimingsOf(completion);
+  if (sequence.generated() > 1) {
+    metrics_.ObserveTimePerOutputToken(SecondsPerToken(completion));
+  }
   event.revision = revision;
   turn.stream->Push(std::move(event));
   if (--turn.unfinished > 0) return;
@@ -396,8 +406,7 @@ RequestTimings Batch::TimingsOf(const Completion& completion) const {
   }
   if (generated > 1) {
     timings.per_token_us =
-        (completion.last_token_ns - completion.first_token_ns) /
-        (generated - 1) / 1000;
+        static_cast<int64_t>(1e6 * SecondsPerToken(completion));
   }
   if (completion.commit_start_ns > 0) {
     timings.commit_us = (now_ns - completion.commit_start_ns) / 1000;

@@ -59,6 +59,12 @@ absl::Status Tokenize(const v1::TokenizeRequest& request,
 absl::Status Detokenize(const v1::DetokenizeRequest& request,
                         const ServiceContext& context,
                         v1::DetokenizeResponse& response) {
+  // A token may stand for many bytes, so that this bounds the answer too.
+  if (request.ids_size() > context.options.max_prompt_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ids: ", request.ids_size(), " tokens are more than the server takes, ",
+        context.options.max_prompt_tokens));
+  }
   const std::vector<int32_t> ids(request.ids().begin(), request.ids().end());
   RETURN_IF_ERROR(ValidateTokenIds(ids, "ids", context.model.vocab_size));
   response.set_text(

@@ -196,6 +196,11 @@ void Fill(const ServiceContext& context, v1::Model& out) {
   out.set_weight_type(std::string(WeightTypeName(info.weight_type)));
   out.set_weight_bytes(static_cast<uint64_t>(info.weight_bytes));
   out.set_state_bytes(static_cast<uint64_t>(info.state_bytes));
+  out.set_state_bytes_per_token(
+      static_cast<uint64_t>(info.state_bytes_per_token));
+  if (info.max_context.has_value()) {
+    out.set_max_context(static_cast<uint64_t>(*info.max_context));
+  }
   out.set_fingerprint(FingerprintText(info.fingerprints.model));
   out.set_tokenizer(std::string(context.tokenizer.kind()));
   for (const int32_t id : info.eos_tokens) out.add_eos_token_ids(id);

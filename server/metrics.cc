@@ -157,9 +157,10 @@ struct Metrics::Impl {
                         "Between two tokens of one stream.", model)
           .Add({}, InterTokenSeconds());
   Histogram& per_token =
-      r.HistogramFamily("reprise_time_per_output_token_seconds",
-                        "Mean time of a request's tokens, one value each.",
-                        model)
+      r.HistogramFamily(
+           "reprise_time_per_output_token_seconds",
+           "Mean time between the tokens of a completion, one value each.",
+           model)
           .Add({}, PerTokenSeconds());
   Family<Histogram>& duration =
       r.HistogramFamily("reprise_request_duration_seconds",
@@ -386,15 +387,16 @@ void Metrics::AddGeneratedTokens(int64_t count) {
 }
 
 void Metrics::ObserveRequest(const RequestObservation& request) {
-  const auto generated = static_cast<double>(request.generated_tokens);
   impl_->queue_seconds.Observe(request.queue_seconds);
   impl_->prefill_seconds.Observe(request.prefill_seconds);
+  const auto tokens = static_cast<double>(request.generated_tokens);
   impl_->prompt_tokens.Observe(static_cast<double>(request.prompt_tokens));
-  impl_->generation_tokens.Observe(generated);
-  if (generated > 0) {
-    impl_->decode_seconds.Observe(request.decode_seconds);
-    impl_->per_token.Observe(request.decode_seconds / generated);
-  }
+  impl_->generation_tokens.Observe(tokens);
+  if (tokens > 0) impl_->decode_seconds.Observe(request.decode_seconds);
+}
+
+void Metrics::ObserveTimePerOutputToken(double seconds) {
+  impl_->per_token.Observe(seconds);
 }
 
 void Metrics::CountRequest(std::string_view method, absl::StatusCode code,

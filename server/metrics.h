@@ -105,6 +105,8 @@ class Metrics {
 
   // Per request.
   void ObserveRequest(const RequestObservation& request);
+  // Of a completion of two tokens or more, the first left out.
+  void ObserveTimePerOutputToken(double seconds);
   void CountRequest(std::string_view method, absl::StatusCode code,
                     std::string_view finish_reason, double seconds);
   void CountRejected(RejectReason reason);

@@ -58,7 +58,9 @@ struct SessionManagerOptions {
 class SessionManager {
  public:
   // `layout`, `store`, `metrics` and `clock` must outlive the manager. All
-  // slots are allocated here.
+  // slots are allocated here. Blocks on the store (GetUsage). InvalidArgument
+  // for options out of range; ResourceExhausted if there is no memory for the
+  // slots; Unavailable from the store.
   static absl::StatusOr<std::unique_ptr<SessionManager>> Create(
       const ModelFingerprints& fingerprints, const StateLayout& layout,
       int64_t vocab_size, SnapshotStore& store, Metrics& metrics,

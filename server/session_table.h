@@ -1,12 +1,12 @@
 // The sessions that somebody works on or that hold a slot, and the rule that
 // keeps them apart: at most one claim or lease on a session at any time.
 //
-//                Claim                 MakeLeased
-//   (absent) ------------> claimed ------------------> leased
-//       ^   <------------    ^  |  <------------------   |
-//       |    claim dropped   |  |      ClaimLeased       | Return
-//       |                    |  v MakeResident           v
-//       +---- (ClaimOldest: resident, waiting to be used again)
+//               Claim            MakeLeased
+//   (absent) ----------> claimed ----------> leased
+//       ^ <----------------| ^ <----------------'
+//          claim dropped   | |    ClaimLeased
+//             MakeResident v | Claim, ClaimOldest
+//                         resident (waiting to be used again)
 //
 // A claim is for a turn (reading its session, committing it) or for upkeep
 // (suspending, deleting, forking, changing the entry). Both do their slow work

@@ -24,7 +24,8 @@ namespace reprise {
 
 // Thread-safe. Calls block for as long as the medium takes. Every function may
 // return Unavailable when the medium fails (I/O error, disk full, connection
-// lost), with the reason.
+// lost), with the reason. Every function that reads an entry, Put and PutEntry
+// too, may return FailedPrecondition for one that a newer program wrote.
 class SnapshotStore {
  public:
   virtual ~SnapshotStore() = default;

@@ -290,6 +290,24 @@ TEST_F(RequestErrorsTest, DetokenizeNamesTheIdThatIsNone) {
   EXPECT_THAT(status.error_message(), HasSubstr("ids[1]: 32"));
 }
 
+TEST_F(RequestErrorsTest, DetokenizeTakesAsManyIdsAsAPromptMayHave) {
+  const int64_t limit = TestServer::SmallOptions().max_prompt_tokens;
+  v1::DetokenizeRequest request;
+  for (int64_t i = 0; i < limit; ++i) request.add_ids(2);
+  for (const bool over : {false, true}) {
+    if (over) request.add_ids(2);
+    v1::DetokenizeResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status =
+        server().inference().Detokenize(&context, request, &response);
+    EXPECT_EQ(status.error_code(), over ? kInvalid : grpc::StatusCode::OK);
+    if (over) {
+      EXPECT_THAT(status.error_message(),
+                  HasSubstr("ids: " + std::to_string(limit + 1) + " tokens"));
+    }
+  }
+}
+
 TEST_F(RequestErrorsTest, TokenizeGivesIdsAndPieces) {
   v1::TokenizeRequest request;
   request.set_text("abc <eos>d");

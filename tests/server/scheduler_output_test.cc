@@ -244,6 +244,7 @@ TEST(SchedulerOutputTest, TimingsAndMetricsTellWhatHappened) {
   const std::string scrape = rig.metrics.Scrape();
   for (const char* line :
        {"reprise_generated_tokens_total{model=\"fake\"} 11",
+        "reprise_time_per_output_token_seconds_sum{model=\"fake\"} 0.005\n",
         "reprise_inter_token_latency_seconds_count{model=\"fake\"} 10",
         "reprise_inter_token_latency_seconds_bucket{model=\"fake\","
         "le=\"0.006\"} 10",
