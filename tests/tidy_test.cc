@@ -76,7 +76,9 @@ struct Library {
   std::vector<std::string_view> places;
 };
 const Library kLibraries[] = {
-    {"dnnl", {"engine/kernels/linear.cc", "engine/kernels/matmul.h"}},
+    {"dnnl",
+     {"engine/kernels/linear.cc", "engine/kernels/matmul.h",
+      "engine/kernels/pack_weights.h"}},
     {"oneapi/dnnl", {"engine/kernels/linear.cc", "engine/kernels/matmul.h"}},
     {"hwy/", {"engine/kernels/", "tests/engine/kernels/", "tests/bench/"}},
     {"omp.h", {"engine/base/parallel.cc", "engine/kernels/linear.cc"}},

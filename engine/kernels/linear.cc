@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <dnnl.hpp>
-#include <numeric>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -16,6 +16,7 @@
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/matmul.h"
+#include "engine/kernels/pack_weights.h"
 #include "engine/kernels/quantize.h"
 #include "engine/kernels/simd_ops.h"
 
@@ -27,60 +28,6 @@ using dnnl::memory;
 // Rows that one matmul takes where sums saturate, and each row is two: few
 // enough that the sums stay small beside a model, and enough to be fast.
 constexpr int64_t kSplitRows = 32;
-
-// Copies W, [out, in] of `type` without gaps but for `stride`, as oneDNN's
-// [in, out] in the layout `packed`.
-memory Reorder(const void* weight, const memory::dims& dims,
-               memory::data_type type, int64_t stride,
-               const memory::desc& packed) {
-  memory result(packed, CpuEngine());
-  dnnl::stream stream(CpuEngine());
-  memory source({dims, type, {1, stride}}, CpuEngine(),
-                const_cast<void*>(weight));
-  dnnl::reorder(source, result).execute(stream, source, result);
-  stream.wait();
-  return result;
-}
-
-memory PackWeights(MatrixView<const float> weight, WeightType type,
-                   const memory::desc& packed) {
-  const memory::dims dims = {weight.cols, weight.rows};
-  if (type == WeightType::kF32) {
-    return Reorder(weight.data, dims, memory::data_type::f32, weight.stride,
-                   packed);
-  }
-  // Rounded by our own code first: oneDNN has a fast reorder for bf16 to bf16.
-  std::vector<uint16_t> rounded(static_cast<size_t>(weight.rows * weight.cols));
-  for (int64_t row = 0; row < weight.rows; ++row) {
-    F32ToBf16(weight.Row(row), weight.cols, rounded.data() + row * weight.cols);
-  }
-  return Reorder(rounded.data(), dims, memory::data_type::bf16, weight.cols,
-                 packed);
-}
-
-// Weights in 8 bits, and what makes numbers of their sums.
-struct QuantizedWeights {
-  memory packed;
-  std::vector<float> scales;  // [out]
-  // What a source shifted by 128 adds to each sum: 128 times the sum of the
-  // column's weights. Empty where sums saturate.
-  std::vector<int32_t> offsets;  // [out]
-};
-
-QuantizedWeights QuantizeWeights(MatrixView<const float> weight,
-                                 const memory::desc& packed) {
-  QuantizedWeights result;
-  std::vector<int8_t> plain(static_cast<size_t>(weight.rows * weight.cols));
-  for (int64_t row = 0; row < weight.rows; ++row) {
-    int8_t* const q = plain.data() + row * weight.cols;
-    result.scales.push_back(QuantizeSigned(weight.Row(row), weight.cols, q));
-    if (EightBitSumsSaturate()) continue;
-    result.offsets.push_back(128 * std::accumulate(q, q + weight.cols, 0));
-  }
-  result.packed = Reorder(plain.data(), {weight.cols, weight.rows},
-                          memory::data_type::s8, weight.cols, packed);
-  return result;
-}
 
 // oneDNN's errors of Apply leave no way to go on: arguments were checked when
 // the primitive was made.
@@ -142,6 +89,12 @@ std::string CpuIsaName() {
     default:
       return "other";
   }
+}
+
+std::string LinearLibraryVersion() {
+  const dnnl_version_t& version = *dnnl_version();
+  return absl::StrCat("oneDNN ", version.major, ".", version.minor, ".",
+                      version.patch, " ", version.hash);
 }
 
 int64_t PaddedRows(int64_t rows) {
@@ -231,6 +184,8 @@ struct Linear::Impl {
     return int8_bias.empty() ? nullptr : int8_bias.data();
   }
 
+  void TakeWeights(LargeBuffer bytes);
+  void TakeBias(std::span<const float> numbers);
   void ApplyShifted(MatrixView<const float> x, MatrixView<float> y,
                     LinearScratch::Impl& work) const;
   void ApplySplit(MatrixView<const float> x, MatrixView<float> y,
@@ -242,6 +197,7 @@ struct Linear::Impl {
   int64_t max_rows;
   // shared: all Linears of one shape.
   std::shared_ptr<const ShapeKernels> kernels;
+  LargeBuffer weight_memory;
   memory weights;
   memory bias;  // empty if there is none, or with 8-bit weights
   // Of 8-bit weights only, see QuantizedWeights.
@@ -255,51 +211,151 @@ Linear::~Linear() = default;
 Linear::Linear(Linear&&) noexcept = default;
 Linear& Linear::operator=(Linear&&) noexcept = default;
 
-absl::StatusOr<Linear> Linear::Create(MatrixView<const float> weight,
-                                      std::span<const float> bias,
-                                      const Options& options) {
+// One without numbers.
+absl::StatusOr<std::unique_ptr<Linear::Impl>> Linear::MakeImpl(
+    const LinearShape& shape, bool has_bias, const Options& options) {
   CHECK(options.type != WeightType::kAuto && options.max_rows >= 1);
-  CHECK(weight.rows >= 1 && weight.cols >= 1);
-  CHECK(bias.empty() || std::ssize(bias) == weight.rows);
+  CHECK(shape.out >= 1 && shape.in >= 1);
   const bool int8 = options.type == WeightType::kInt8;
-  CHECK(!int8 || weight.cols <= kMaxInt8Inputs);
+  CHECK(!int8 || shape.in <= kMaxInt8Inputs);
   auto impl = std::make_unique<Impl>();
   impl->type = options.type;
-  impl->in = weight.cols;
-  impl->out = weight.rows;
+  impl->in = shape.in;
+  impl->out = shape.out;
   impl->max_rows = options.max_rows;
+  const int64_t most_rows = int8 && EightBitSumsSaturate()
+                                ? std::min(options.max_rows, 2 * kSplitRows)
+                                : options.max_rows;
+  const ShapeKey key{.type = options.type,
+                     .in = shape.in,
+                     .out = shape.out,
+                     .num_buckets = NumBuckets(most_rows),
+                     .has_bias = !int8 && has_bias,
+                     .threads = omp_get_max_threads()};
+  ASSIGN_OR_RETURN(impl->kernels, GetKernels(key));
+  return impl;
+}
+
+void Linear::Impl::TakeWeights(LargeBuffer bytes) {
+  weight_memory = std::move(bytes);
+  weights = memory(kernels->weights, CpuEngine(), weight_memory.data());
+}
+
+void Linear::Impl::TakeBias(std::span<const float> numbers) {
+  if (numbers.empty()) return;
+  if (type == WeightType::kInt8) {
+    int8_bias.assign(numbers.begin(), numbers.end());
+    return;
+  }
+  bias = memory({{1, out}, memory::data_type::f32, memory::format_tag::ab},
+                CpuEngine());
+  std::copy(numbers.begin(), numbers.end(),
+            static_cast<float*>(bias.get_data_handle()));
+}
+
+absl::StatusOr<Linear> Linear::Pack(const LinearShape& shape, ReadRows rows,
+                                    std::span<const float> bias,
+                                    const Options& options,
+                                    PackBuffer& buffer) {
+  CHECK(bias.empty() || std::ssize(bias) == shape.out);
   try {
-    const int64_t most_rows = int8 && EightBitSumsSaturate()
-                                  ? std::min(options.max_rows, 2 * kSplitRows)
-                                  : options.max_rows;
-    const ShapeKey key{.type = options.type,
-                       .in = weight.cols,
-                       .out = weight.rows,
-                       .num_buckets = NumBuckets(most_rows),
-                       .has_bias = !int8 && !bias.empty(),
-                       .threads = omp_get_max_threads()};
-    ASSIGN_OR_RETURN(impl->kernels, GetKernels(key));
-    if (int8) {
-      QuantizedWeights quantized =
-          QuantizeWeights(weight, impl->kernels->weights);
-      impl->weights = std::move(quantized.packed);
-      impl->int8_scales = std::move(quantized.scales);
-      impl->int8_offsets = std::move(quantized.offsets);
-      impl->int8_bias.assign(bias.begin(), bias.end());
-      return Linear(std::move(impl));
-    }
-    impl->weights = PackWeights(weight, key.type, impl->kernels->weights);
-    if (!bias.empty()) {
-      impl->bias =
-          memory({{1, key.out}, memory::data_type::f32, memory::format_tag::ab},
-                 CpuEngine());
-      std::copy(bias.begin(), bias.end(),
-                static_cast<float*>(impl->bias.get_data_handle()));
-    }
+    ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
+                     MakeImpl(shape, !bias.empty(), options));
+    ASSIGN_OR_RETURN(
+        PackedWeights packed,
+        PackWeights(shape, options.type, impl->kernels->weights, rows, buffer));
+    impl->TakeWeights(std::move(packed.bytes));
+    impl->int8_scales = std::move(packed.scales);
+    impl->int8_offsets = std::move(packed.offsets);
+    impl->TakeBias(bias);
+    return Linear(std::move(impl));
   } catch (const dnnl::error& error) {
     return absl::InternalError(absl::StrCat("oneDNN: ", error.what()));
   }
-  return Linear(std::move(impl));
+}
+
+absl::StatusOr<Linear> Linear::Create(MatrixView<const float> weight,
+                                      std::span<const float> bias,
+                                      const Options& options) {
+  PackBuffer buffer;
+  const auto rows = [&](int64_t first, int64_t count, float* numbers) {
+    for (int64_t row = 0; row < count; ++row) {
+      std::copy_n(weight.Row(first + row), weight.cols,
+                  numbers + row * weight.cols);
+    }
+    return absl::OkStatus();
+  };
+  return Pack({.in = weight.cols, .out = weight.rows}, rows, bias, options,
+              buffer);
+}
+
+std::span<const std::byte> Linear::weights() const {
+  return {impl_->weight_memory.data(), impl_->weight_memory.size()};
+}
+
+StoredLinear Linear::Store() const {
+  StoredLinear stored;
+  stored.layout = LayoutText(impl_->kernels->weights);
+  stored.weight_bytes = impl_->weight_memory.size();
+  const auto add = [&](const void* numbers, size_t count) {
+    static_assert(sizeof(float) == sizeof(int32_t));
+    stored.others.append(static_cast<const char*>(numbers),
+                         count * sizeof(float));
+  };
+  add(impl_->int8_scales.data(), impl_->int8_scales.size());
+  add(impl_->int8_offsets.data(), impl_->int8_offsets.size());
+  add(impl_->int8_bias.data(), impl_->int8_bias.size());
+  if (impl_->bias) {
+    add(impl_->bias.get_data_handle(), static_cast<size_t>(impl_->out));
+  }
+  return stored;
+}
+
+absl::StatusOr<Linear> Linear::Restore(const LinearShape& shape, bool has_bias,
+                                       const Options& options,
+                                       const StoredLinear& stored,
+                                       ReadWeights read) {
+  const auto out = static_cast<size_t>(shape.out);
+  try {
+    ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
+                     MakeImpl(shape, has_bias, options));
+    const memory::desc& layout = impl->kernels->weights;
+    const std::string wanted = LayoutText(layout);
+    if (wanted.empty() || stored.layout != wanted) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the layout is ", stored.layout, ", this process needs ", wanted));
+    }
+    const bool int8 = options.type == WeightType::kInt8;
+    const size_t scales = int8 ? out : 0;
+    const size_t offsets = int8 && !EightBitSumsSaturate() ? out : 0;
+    const size_t bias = has_bias ? out : 0;
+    const size_t others = (scales + offsets + bias) * sizeof(float);
+    if (stored.weight_bytes != layout.get_size() ||
+        stored.others.size() != others) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          stored.weight_bytes, " bytes of weights and ", stored.others.size(),
+          " of bias and scales, this process needs ", layout.get_size(),
+          " and ", others));
+    }
+    LargeBuffer weights(layout.get_size());
+    RETURN_IF_ERROR(read({weights.data(), weights.size()}));
+    impl->TakeWeights(std::move(weights));
+    impl->int8_scales.resize(scales);
+    impl->int8_offsets.resize(offsets);
+    std::vector<float> bias_numbers(bias);
+    const char* from = stored.others.data();
+    const auto take = [&from](void* to, size_t count) {
+      if (count > 0) std::memcpy(to, from, count * sizeof(float));
+      from += count * sizeof(float);
+    };
+    take(impl->int8_scales.data(), scales);
+    take(impl->int8_offsets.data(), offsets);
+    take(bias_numbers.data(), bias);
+    impl->TakeBias(bias_numbers);
+    return Linear(std::move(impl));
+  } catch (const dnnl::error& error) {
+    return absl::InternalError(absl::StrCat("oneDNN: ", error.what()));
+  }
 }
 
 Linear Linear::OfShape(int64_t in, int64_t out) {

@@ -21,7 +21,10 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/kernels/linear_types.h"
 #include "engine/tensor.h"
 
 namespace reprise {
@@ -44,6 +47,8 @@ inline constexpr int64_t kMaxInt8Inputs = 65536;
 
 // What oneDNN may use on this CPU ("avx512_core_amx", "avx2", ...), for logs.
 std::string CpuIsaName();
+// oneDNN's version and the commit it was built from.
+std::string LinearLibraryVersion();
 
 // Row counts are rounded up to a few sizes so that a primitive for each can be
 // made at load. Buffers given to Linear::Apply need room for PaddedRows(rows)
@@ -79,6 +84,23 @@ class Linear {
   static absl::StatusOr<Linear> Create(MatrixView<const float> weight,
                                        std::span<const float> bias,
                                        const Options& options);
+  // The same of rows that are read one after the other. Fails as `rows` does.
+  static absl::StatusOr<Linear> Pack(const LinearShape& shape, ReadRows rows,
+                                     std::span<const float> bias,
+                                     const Options& options,
+                                     PackBuffer& buffer);
+  // The same bits without packing: from what Store told of a Linear that had a
+  // bias or not, on this kind of CPU, whose weights `read` writes to where they
+  // belong. FailedPrecondition, without reading, if their layout, or the size
+  // of anything, is not what Pack would make here; else fails as `read` does.
+  using ReadWeights = absl::FunctionRef<absl::Status(std::span<std::byte>)>;
+  static absl::StatusOr<Linear> Restore(const LinearShape& shape, bool has_bias,
+                                        const Options& options,
+                                        const StoredLinear& stored,
+                                        ReadWeights read);
+  StoredLinear Store() const;
+  // The weights as Apply reads them, in the layout that Store names.
+  std::span<const std::byte> weights() const;
   // One that has no weights and only tells in() and out(): for looking at a
   // model without loading it. Whatever else is called is a bug.
   static Linear OfShape(int64_t in, int64_t out);
@@ -105,6 +127,8 @@ class Linear {
  private:
   struct Impl;
   explicit Linear(std::unique_ptr<Impl> impl);
+  static absl::StatusOr<std::unique_ptr<Impl>> MakeImpl(
+      const LinearShape& shape, bool has_bias, const Options& options);
   std::unique_ptr<Impl> impl_;
 };
 

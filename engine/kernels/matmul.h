@@ -1,5 +1,6 @@
 // oneDNN's matmuls of one shape for every number of rows: which implementation,
-// which layout of the weights. A part of linear.cc, which alone includes this.
+// which layout of the weights. A part of linear.cc and pack_weights.cc, which
+// alone include this.
 #ifndef ENGINE_KERNELS_MATMUL_H_
 #define ENGINE_KERNELS_MATMUL_H_
 

@@ -1,0 +1,74 @@
+#include "engine/base/large_buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <new>
+#include <string>
+#include <utility>
+
+namespace reprise {
+namespace {
+
+constexpr size_t kMib = size_t{1} << 20;
+
+// Resident memory of this process that no file backs.
+size_t AnonymousBytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    size_t kib = 0;
+    if (word == "RssAnon:" && status >> kib) return kib * 1024;
+  }
+  ADD_FAILURE() << "no RssAnon";
+  return 0;
+}
+
+TEST(LargeBufferTest, IsAlignedWhateverItsSize) {
+  for (const size_t bytes : {size_t{1}, size_t{100}, 4 * kMib - 1, 4 * kMib,
+                             4 * kMib + 1, 7 * kMib + 5}) {
+    const LargeBuffer buffer(bytes);
+    EXPECT_EQ(buffer.size(), bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 64, 0u) << bytes;
+    std::memset(buffer.data(), 0x5a, bytes);
+    EXPECT_EQ(buffer.data()[bytes - 1], std::byte{0x5a});
+  }
+}
+
+TEST(LargeBufferTest, OfNoBytesIsEmpty) {
+  EXPECT_EQ(LargeBuffer().data(), nullptr);
+  EXPECT_EQ(LargeBuffer(0).data(), nullptr);
+}
+
+TEST(LargeBufferTest, StaysWhereItIsWhenItMoves) {
+  LargeBuffer first(5 * kMib);
+  std::byte* const data = first.data();
+  data[0] = std::byte{7};
+  LargeBuffer second(std::move(first));
+  EXPECT_EQ(second.data(), data);
+  LargeBuffer third(10);
+  third = std::move(second);
+  EXPECT_EQ(third.data(), data);
+  EXPECT_EQ(third.size(), 5 * kMib);
+  EXPECT_EQ(third.data()[0], std::byte{7});
+}
+
+TEST(LargeBufferTest, GivesItsMemoryBack) {
+  const size_t before = AnonymousBytes();
+  {
+    const LargeBuffer buffer(64 * kMib);
+    std::memset(buffer.data(), 1, buffer.size());
+    EXPECT_GE(AnonymousBytes(), before + 60 * kMib);
+  }
+  EXPECT_LE(AnonymousBytes(), before + 4 * kMib);
+}
+
+TEST(LargeBufferTest, ThrowsWhenThereIsNoSuchMemory) {
+  EXPECT_THROW(LargeBuffer(size_t{1} << 60), std::bad_alloc);
+  EXPECT_THROW(LargeBuffer(std::numeric_limits<size_t>::max()), std::bad_alloc);
+}
+
+}  // namespace
+}  // namespace reprise
