@@ -17,6 +17,7 @@
 #include "engine/mixer/scratch.h"
 #include "engine/model/json_text.h"
 #include "engine/model/model_config.h"
+#include "engine/model/packed_cache.h"
 #include "engine/model/weights.h"
 #include "engine/model_parts.h"
 
@@ -235,6 +236,82 @@ void LogUnused(const std::vector<std::string>& unused) {
              {{"count", unused.size()}, {"first", names}});
 }
 
+// One model on its way into an engine.
+class Loading {
+ public:
+  // All must outlive the Loading.
+  Loading(const EngineOptions& options, const Checkpoint& checkpoint,
+          const ModelDescription& model, WeightType type, int64_t max_context)
+      : options_(options),
+        checkpoint_(checkpoint),
+        model_(model),
+        type_(type),
+        max_context_(max_context),
+        meter_(options.progress, *options.clock),
+        cache_(options.packed_cache, options.model_dir, checkpoint, type,
+               *options.clock) {}
+
+  absl::StatusOr<std::unique_ptr<Engine>> Run();
+
+ private:
+  absl::Status CompareShapes();
+  absl::StatusOr<std::unique_ptr<Engine>> Load();
+
+  const EngineOptions& options_;
+  const Checkpoint& checkpoint_;
+  const ModelDescription& model_;
+  const WeightType type_;
+  const int64_t max_context_;
+  LoadMeter meter_;
+  PackedCache cache_;
+  int64_t source_bytes_ = 0;  // of the tensors that the model uses
+};
+
+// Goes through the whole model without its numbers: what does not fit is
+// refused before memory is taken, and its size is known before it is read.
+absl::Status Loading::CompareShapes() {
+  Scratch scratch;  // never allocated
+  Weights shapes = Weights::ShapesOnly(checkpoint_, scratch.linear());
+  RETURN_IF_ERROR(
+      BuildModelParts(model_, max_context_, shapes, scratch).status());
+  source_bytes_ = shapes.source_bytes();
+  int64_t bytes_each = sizeof(float);
+  if (type_ == WeightType::kBf16) bytes_each = 2;
+  if (type_ == WeightType::kInt8) bytes_each = 1;
+  // The padding of oneDNN's blocks, and scales, seldom take more than this.
+  cache_.Begin(source_bytes_, shapes.linear_numbers() * bytes_each * 17 / 16);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Loading::Load() {
+  meter_.Start(source_bytes_);
+  Scratch scratch;
+  ModelInfo info;
+  std::optional<ModelParts> parts;
+  {
+    Weights weights(checkpoint_, type_, options_.max_rows, scratch.linear(),
+                    {.cache = &cache_, .meter = &meter_});
+    ASSIGN_OR_RETURN(ModelParts built,
+                     BuildModelParts(model_, max_context_, weights, scratch));
+    parts.emplace(std::move(built));
+    info = MakeInfo(options_.model_dir, model_, weights, type_, parts->layout);
+    LogUnused(UnknownTensors(model_, weights));
+    cache_.Finish(weights.digests());
+    info.packed_cache = cache_.use();
+  }  // what packing worked in is gone
+  scratch.Allocate(options_.max_rows);
+  return std::make_unique<LoadedEngine>(*std::move(parts), std::move(scratch),
+                                        std::move(info), options_.max_rows);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Loading::Run() {
+  RETURN_IF_ERROR(CompareShapes());
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Load();
+  if (engine.ok() || !cache_.refused()) return engine;
+  cache_.StartOver();
+  return Load();
+}
+
 }  // namespace
 
 std::string ModelName(const std::string& model_dir) {
@@ -263,19 +340,10 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
                    Checkpoint::Open(options.model_dir));
   ASSIGN_OR_RETURN(const ModelDescription model,
                    LoadModelDescription(options.model_dir, checkpoint));
-  Scratch scratch;
-  Weights weights(checkpoint, type, options.max_rows, scratch.linear());
   const int64_t max_context = options.max_context.value_or(
       std::min(model.max_positions.value_or(StateLayout::kDefaultMaxContext),
                StateLayout::kDefaultMaxContext));
-  ASSIGN_OR_RETURN(ModelParts parts,
-                   BuildModelParts(model, max_context, weights, scratch));
-  scratch.Allocate(options.max_rows);
-  ModelInfo info =
-      MakeInfo(options.model_dir, model, weights, type, parts.layout);
-  LogUnused(UnknownTensors(model, weights));
-  return std::make_unique<LoadedEngine>(std::move(parts), std::move(scratch),
-                                        std::move(info), options.max_rows);
+  return Loading(options, checkpoint, model, type, max_context).Run();
 }
 
 }  // namespace reprise

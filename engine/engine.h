@@ -13,7 +13,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/clock.h"
 #include "engine/kernels/linear.h"
+#include "engine/model/load_progress.h"
+#include "engine/model/packed_cache_options.h"
 #include "engine/state/snapshot.h"
 #include "engine/state/state_layout.h"
 #include "engine/tensor.h"
@@ -54,6 +57,7 @@ struct ModelInfo {
   WeightType weight_type = WeightType::kF32;
   std::string cpu_isa;
   bool exact = false;  // results do not depend on batch mates, bit for bit
+  PackedCacheUse packed_cache = PackedCacheUse::kOff;
   std::vector<int32_t> eos_tokens;  // may be empty
   std::optional<int32_t> bos_token;
   ModelFingerprints fingerprints;  // tokenizer is 0: the server fills it
@@ -87,6 +91,9 @@ struct EngineOptions {
   // space that every slot reserves. None: as many as the model was made for,
   // but no more than StateLayout::kDefaultMaxContext.
   std::optional<int64_t> max_context = std::nullopt;
+  PackedCacheOptions packed_cache = {};
+  LoadProgressCallback progress = nullptr;
+  const Clock* clock = &Clock::Real();  // while loading
 };
 
 // What a model is called: its folder, without the path, whatever path leads
@@ -98,7 +105,10 @@ inline constexpr int64_t kMostContext = int64_t{1} << 24;
 
 // Loads the checkpoint in `options.model_dir` (config.json and
 // model.safetensors, or shards and their index). Uses the calling thread's
-// team (SetNumThreads) and takes as long as reading and packing the weights.
+// team (SetNumThreads) and takes as long as reading and packing the weights, or
+// only reading them where options.packed_cache has them. All shapes are
+// compared before memory is taken for weights, which then is that of the packed
+// weights and of one more matrix.
 // InvalidArgument, naming the field or the tensor, for a checkpoint that is
 // not what its config says; NotFound if a file is missing, Unavailable if it
 // cannot be read; FailedPrecondition if this CPU cannot compute with

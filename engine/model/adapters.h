@@ -87,6 +87,9 @@ absl::StatusOr<ModelDescription> DescribeRwkv7(ConfigReader& config,
 inline constexpr int64_t kMaxVocab = int64_t{1} << 24;
 inline constexpr int64_t kMaxWidth = int64_t{1} << 20;
 inline constexpr int64_t kMaxLayers = 1024;
+// Where a description has something for every head, which takes memory before
+// any tensor can tell that there are not so many.
+inline constexpr int64_t kMaxDescribedHeads = 1024;
 
 }  // namespace reprise
 

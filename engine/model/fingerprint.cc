@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -10,6 +11,8 @@
 namespace reprise {
 namespace {
 
+constexpr size_t kBytesAtATime = size_t{4} << 20;
+
 class Sha256 {
  public:
   Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
@@ -17,10 +20,19 @@ class Sha256 {
     CHECK(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
   }
   // The length goes first, so that pieces cannot run into each other.
-  void Add(std::string_view bytes) {
+  void Add(std::string_view bytes,
+           absl::FunctionRef<void(std::string_view)> done) {
     const uint64_t size = bytes.size();
     AddRaw(&size, sizeof(size));
-    AddRaw(bytes.data(), bytes.size());
+    for (; !bytes.empty();
+         bytes.remove_prefix(std::min(bytes.size(), kBytesAtATime))) {
+      const std::string_view now = bytes.substr(0, kBytesAtATime);
+      AddRaw(now.data(), now.size());
+      done(now);
+    }
+  }
+  void Add(std::string_view bytes) {
+    Add(bytes, [](std::string_view) {});
   }
   std::array<unsigned char, 32> Finish() {
     std::array<unsigned char, 32> digest;
@@ -38,13 +50,23 @@ class Sha256 {
 
 }  // namespace
 
+Fingerprint::Digest Fingerprint::DigestOf(
+    std::string_view description, std::string_view bytes,
+    absl::FunctionRef<void(std::string_view)> done) {
+  Sha256 hash;
+  hash.Add(description);
+  hash.Add(bytes, done);
+  return hash.Finish();
+}
+
 void Fingerprint::Add(std::string_view name, std::string_view description,
                       std::string_view bytes) {
   if (pieces_.contains(name)) return;
-  Sha256 hash;
-  hash.Add(description);
-  hash.Add(bytes);
-  pieces_.emplace(name, hash.Finish());
+  pieces_.emplace(name, DigestOf(description, bytes, [](std::string_view) {}));
+}
+
+bool Fingerprint::AddDigest(std::string_view name, const Digest& digest) {
+  return pieces_.emplace(name, digest).first->second == digest;
 }
 
 uint64_t Fingerprint::Value() const {

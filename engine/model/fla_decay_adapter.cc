@@ -47,7 +47,7 @@ DecayAttentionDescription ReadAttention(ConfigReader& config,
                                         const FlaConfig& common,
                                         const Defaults& defaults) {
   DecayAttentionDescription d;
-  d.heads = config.Int("num_heads", 1, kMaxWidth);
+  d.heads = config.Int("num_heads", 1, kMaxDescribedHeads);
   d.kv_heads = config.Int("num_kv_heads", 1, kMaxWidth, /*fallback=*/d.heads);
   if (d.heads % d.kv_heads != 0) {
     config.Refuse("num_kv_heads",

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -194,6 +195,10 @@ absl::Status Checkpoint::AddFile(const std::string& path) {
                     " is also in another file of the checkpoint");
     }
   }
+  sources_.push_back({.path = path,
+                      .stamp = file.stamp(),
+                      .header_checksum = Crc32c(rest.substr(0, header_bytes))});
+  file.DropPages(bytes.substr(0, sizeof(header_bytes) + header_bytes));
   files_.push_back(std::move(file));
   return absl::OkStatus();
 }
@@ -240,6 +245,17 @@ absl::Status Checkpoint::ReadF32Range(std::string_view name, int64_t first,
         "tensor ", Quoted(name), " holds a number that is NaN or infinite"));
   }
   return absl::OkStatus();
+}
+
+void Checkpoint::DropPages(std::string_view part) const {
+  for (const MappedFile& file : files_) {
+    const std::string_view bytes = file.bytes();
+    // Pointers into different files are ordered by std::less.
+    if (std::less_equal<>()(bytes.data(), part.data()) &&
+        std::less<>()(part.data(), bytes.data() + bytes.size())) {
+      return file.DropPages(part);
+    }
+  }
 }
 
 absl::StatusOr<std::vector<int32_t>> Checkpoint::ReadI32(

@@ -25,6 +25,13 @@ struct TensorInfo {
   std::string file;        // name of the file, without its folder
 };
 
+// One of the files that tensors come from, as it was when it was opened.
+struct CheckpointFile {
+  std::string path;
+  FileStamp stamp;
+  uint32_t header_checksum = 0;  // CRC-32C
+};
+
 // The tensors of a checkpoint. Movable, immutable, thread-safe. Everything in
 // the files' headers is checked when they are opened; numbers are checked when
 // they are read. The files must not shrink while the checkpoint exists (see
@@ -58,11 +65,18 @@ class Checkpoint {
   // number does not fit 32 bits.
   absl::StatusOr<std::vector<int32_t>> ReadI32(std::string_view name) const;
 
+  // Takes the pages of `part`, bytes of a tensor, out of this process's memory:
+  // for when they have been read. They may be read again.
+  void DropPages(std::string_view part) const;
+  // In the order of their names.
+  const std::vector<CheckpointFile>& files() const { return sources_; }
+
  private:
   absl::Status AddFile(const std::string& path);
   static absl::StatusOr<Checkpoint> OpenShards(const std::string& dir);
 
   std::vector<MappedFile> files_;  // hold what the tensors' bytes point into
+  std::vector<CheckpointFile> sources_;  // of files_
   Tensors tensors_;
 };
 

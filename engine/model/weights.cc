@@ -1,5 +1,6 @@
 #include "engine/model/weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -7,8 +8,8 @@
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
-#include "engine/kernels/simd_ops.h"
 #include "engine/model/json_text.h"
+#include "engine/model/packed_cache.h"
 
 namespace reprise {
 namespace {
@@ -25,29 +26,46 @@ std::vector<int64_t> BiasShape(const LinearPart& part) {
   return {part.out};
 }
 
-}  // namespace
-
-void EmbeddingTable::Read(int64_t row, float* out) const {
-  const int64_t first = row * cols_;
-  switch (dtype_) {
-    case DType::kF16:
-      F16ToF32(&halves_[static_cast<size_t>(first)], cols_, out);
-      break;
-    case DType::kBf16:
-      Bf16ToF32(&halves_[static_cast<size_t>(first)], cols_, out);
-      break;
-    default:
-      std::memcpy(out, &floats_[static_cast<size_t>(first)],
-                  static_cast<size_t>(cols_) * sizeof(float));
-  }
+std::string_view PartOf(const TensorInfo& tensor, int64_t first,
+                        int64_t count) {
+  const int64_t bytes = DTypeBytes(tensor.dtype);
+  return tensor.bytes.substr(static_cast<size_t>(first * bytes),
+                             static_cast<size_t>(count * bytes));
 }
 
+// With its length in front, so that a name cannot run into what follows.
+std::string Sized(const std::string& name) {
+  return absl::StrCat(name.size(), ":", name);
+}
+
+// Everything about a matrix that its packed bits depend on, but for the
+// tensors' numbers.
+std::string CacheKey(std::span<const LinearPart> parts, int64_t in,
+                     WeightType type, int64_t rows_per_row) {
+  std::string key = absl::StrCat(ToAbsl(WeightTypeName(type)), " in ", in,
+                                 " rows ", rows_per_row);
+  for (const LinearPart& part : parts) {
+    absl::StrAppend(&key, " + ", part.out, " of ", Sized(part.ref.weight.name));
+    if (part.ref.transposed) absl::StrAppend(&key, " turned");
+    for (const RowRange& range : part.ref.rows) {
+      absl::StrAppend(&key, " ", range.first, "x", range.count);
+    }
+    if (part.ref.bias) {
+      absl::StrAppend(&key, " bias ", Sized(part.ref.bias.name));
+    }
+  }
+  return key;
+}
+
+}  // namespace
+
 Weights::Weights(const Checkpoint& checkpoint, WeightType type,
-                 int64_t max_rows, LinearScratch& scratch)
+                 int64_t max_rows, LinearScratch& scratch, LoadAids aids)
     : checkpoint_(checkpoint),
       type_(type),
       max_rows_(max_rows),
-      scratch_(scratch) {
+      scratch_(scratch),
+      aids_(aids) {
   CHECK(type != WeightType::kAuto);
 }
 
@@ -78,96 +96,198 @@ absl::StatusOr<const TensorInfo*> Weights::Use(
                      ShapeText(tensor->shape), ", config.json's ", ref.fields,
                      one ? " needs " : " need ", ShapeText(shape)));
   }
-  // Nothing is read, but the type is checked.
-  if (shapes_only_) RETURN_IF_ERROR(checkpoint_.ReadF32Range(ref.name, 0, {}));
+  // The type is checked before anything is read.
+  RETURN_IF_ERROR(checkpoint_.ReadF32Range(ref.name, 0, {}));
   if (used_.insert(ref.name).second) {
     num_parameters_ += tensor->elements;
-    if (shapes_only_) return tensor;
-    fingerprint_.Add(ref.name,
-                     absl::StrCat(ToAbsl(DTypeName(tensor->dtype)),
-                                  ShapeText(tensor->shape)),
-                     tensor->bytes);
   }
   return tensor;
+}
+
+absl::Status Weights::Hash(std::string_view name, const TensorInfo& tensor) {
+  if (!hashed_.emplace(name).second) return absl::OkStatus();
+  const auto digest = Fingerprint::DigestOf(
+      absl::StrCat(ToAbsl(DTypeName(tensor.dtype)), ShapeText(tensor.shape)),
+      tensor.bytes,
+      [this](std::string_view read) { checkpoint_.DropPages(read); });
+  if (fingerprint_.AddDigest(name, digest)) return absl::OkStatus();
+  return aids_.cache->Refuse(absl::FailedPreconditionError(absl::StrCat(
+      "it was made of another tensor ", Quoted(name), " than there is")));
+}
+
+// Of a tensor whose numbers come from the cache.
+absl::Status Weights::TakeDigest(std::string_view name) {
+  const Fingerprint::Digest* digest = aids_.cache->file()->FindDigest(name);
+  if (digest != nullptr && fingerprint_.AddDigest(name, *digest)) {
+    return absl::OkStatus();
+  }
+  return aids_.cache->Refuse(absl::FailedPreconditionError(absl::StrCat(
+      "it was not made of the tensor ", Quoted(name), " that there is")));
+}
+
+void Weights::CountSource(int64_t bytes) {
+  source_bytes_ += bytes;
+  if (aids_.meter != nullptr) aids_.meter->Add(bytes);
 }
 
 absl::Status Weights::ReadTo(const TensorRef& ref,
                              const std::vector<int64_t>& shape,
                              std::span<float> out) {
-  ASSIGN_OR_RETURN([[maybe_unused]] const TensorInfo* tensor, Use(ref, shape));
-  return checkpoint_.ReadF32(ref.name, out);
+  ASSIGN_OR_RETURN(const TensorInfo* tensor, Use(ref, shape));
+  RETURN_IF_ERROR(Hash(ref.name, *tensor));
+  RETURN_IF_ERROR(checkpoint_.ReadF32(ref.name, out));
+  checkpoint_.DropPages(tensor->bytes);
+  return absl::OkStatus();
 }
 
-// W of `part`, [out, in], to `out`.
-absl::Status Weights::ReadMatrix(const LinearPart& part, int64_t in,
-                                 std::span<float> out) {
-  const LinearRef& ref = part.ref;
-  if (ref.transposed) {
-    std::vector<float> stored(out.size());
-    RETURN_IF_ERROR(ReadTo(ref.weight, StoredShape(part, in), stored));
+// Rows [first, first + count) of W of `part`, [out, in], to `out`.
+absl::Status Weights::ReadPartRows(const LinearPart& part, int64_t in,
+                                   int64_t first, int64_t count, float* out) {
+  const std::string& name = part.ref.weight.name;
+  const TensorInfo& tensor = *checkpoint_.Find(name);
+  const auto read = [&](int64_t row, int64_t rows) {
+    const auto elements = static_cast<size_t>(rows * in);
+    RETURN_IF_ERROR(checkpoint_.ReadF32Range(name, row * in, {out, elements}));
+    checkpoint_.DropPages(PartOf(tensor, row * in, rows * in));
+    out += elements;
+    return absl::OkStatus();
+  };
+  if (part.ref.transposed) {
+    std::vector<float> column(static_cast<size_t>(count));
     for (int64_t i = 0; i < in; ++i) {
-      for (int64_t o = 0; o < part.out; ++o) {
-        out[static_cast<size_t>(o * in + i)] =
-            stored[static_cast<size_t>(i * part.out + o)];
+      RETURN_IF_ERROR(
+          checkpoint_.ReadF32Range(name, i * part.out + first, column));
+      for (int64_t o = 0; o < count; ++o) {
+        out[o * in + i] = column[static_cast<size_t>(o)];
       }
     }
+    checkpoint_.DropPages(tensor.bytes);
     return absl::OkStatus();
   }
-  if (ref.rows.empty()) {
-    return ReadTo(ref.weight, StoredShape(part, in), out);
+  if (part.ref.rows.empty()) return read(first, count);
+  for (const RowRange& range : part.ref.rows) {
+    const int64_t rows = std::min(count, range.count - first);
+    if (rows > 0) {
+      RETURN_IF_ERROR(read(range.first + first, rows));
+      count -= rows;
+    }
+    first = std::max<int64_t>(0, first - range.count);
   }
-  for (const RowRange& range : ref.rows) {
-    const auto elements = static_cast<size_t>(range.count * in);
-    RETURN_IF_ERROR(checkpoint_.ReadF32Range(ref.weight.name, range.first * in,
-                                             out.first(elements)));
-    out = out.subspan(elements);
+  CHECK(count == 0);
+  return absl::OkStatus();
+}
+
+// The same of all parts, one below the other.
+absl::Status Weights::ReadRowsOf(std::span<const LinearPart> parts, int64_t in,
+                                 int64_t first, int64_t count, float* out) {
+  for (const LinearPart& part : parts) {
+    const int64_t rows = std::min(count, part.out - first);
+    if (rows > 0) {
+      RETURN_IF_ERROR(ReadPartRows(part, in, first, rows, out));
+      const DType dtype = checkpoint_.Find(part.ref.weight.name)->dtype;
+      CountSource(rows * in * DTypeBytes(dtype));
+      count -= rows;
+      out += rows * in;
+    }
+    first = std::max<int64_t>(0, first - part.out);
   }
-  CHECK(out.empty());
+  CHECK(count == 0);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Linear> Weights::Pack(std::span<const LinearPart> parts,
                                      int64_t in, PackAs as) {
-  int64_t out = 0;
+  LinearShape shape{.in = in};
   bool biased = false;
+  int64_t bytes = 0;
   for (const LinearPart& part : parts) {
     // Before any memory: a config can claim any size, a file has its own.
-    RETURN_IF_ERROR(Use(part.ref.weight, StoredShape(part, in)).status());
-    out += part.out;
-    biased |= static_cast<bool>(part.ref.bias);
+    ASSIGN_OR_RETURN(const TensorInfo* tensor,
+                     Use(part.ref.weight, StoredShape(part, in)));
+    bytes += part.out * in * DTypeBytes(tensor->dtype);
+    shape.out += part.out;
+    if (!part.ref.bias) continue;
+    RETURN_IF_ERROR(Use(part.ref.bias, BiasShape(part)).status());
+    biased = true;
   }
   if (shapes_only_) {
-    for (const LinearPart& part : parts) {
-      if (!part.ref.bias) continue;
-      RETURN_IF_ERROR(Use(part.ref.bias, BiasShape(part)).status());
-    }
-    return ShapeOf(in, out, as);
+    CountSource(bytes);
+    return ShapeOf(in, shape.out, as);
   }
-  std::vector<float> weight(static_cast<size_t>(out * in));
-  std::vector<float> bias(static_cast<size_t>(biased ? out : 0));
-  std::span<float> weight_rest(weight);
-  std::span<float> bias_rest(bias);
-  for (const LinearPart& part : parts) {
-    const auto elements = static_cast<size_t>(part.out * in);
-    RETURN_IF_ERROR(ReadMatrix(part, in, weight_rest.first(elements)));
-    weight_rest = weight_rest.subspan(elements);
-    const size_t rows = biased ? static_cast<size_t>(part.out) : 0;
-    if (part.ref.bias) {
-      RETURN_IF_ERROR(
-          ReadTo(part.ref.bias, BiasShape(part), bias_rest.first(rows)));
-    }
-    bias_rest = bias_rest.subspan(rows);
+  if (aids_.cache != nullptr && aids_.cache->file() != nullptr) {
+    ASSIGN_OR_RETURN(Linear linear, TakePacked(parts, shape, biased, as));
+    CountSource(bytes);
+    return Count(std::move(linear));
   }
-  return PackMatrix({weight.data(), out, in}, bias, as);
+  ASSIGN_OR_RETURN(Linear linear, PackSource(parts, shape, biased, as));
+  return Count(std::move(linear));
 }
 
-absl::StatusOr<Linear> Weights::PackMatrix(MatrixView<const float> weight,
-                                           std::span<const float> bias,
-                                           PackAs as) {
-  if (shapes_only_) return ShapeOf(weight.cols, weight.rows, as);
+absl::StatusOr<Linear> Weights::PackSource(std::span<const LinearPart> parts,
+                                           const LinearShape& shape,
+                                           bool biased, PackAs as) {
+  std::vector<float> bias(static_cast<size_t>(biased ? shape.out : 0));
+  size_t done = 0;
+  for (const LinearPart& part : parts) {
+    RETURN_IF_ERROR(
+        Hash(part.ref.weight.name, *checkpoint_.Find(part.ref.weight.name)));
+    const auto rows = static_cast<size_t>(part.out);
+    if (part.ref.bias) {
+      RETURN_IF_ERROR(ReadTo(part.ref.bias, BiasShape(part),
+                             std::span(bias).subspan(done, rows)));
+    }
+    done += rows;
+  }
+  const auto read = [&](int64_t first, int64_t count, float* out) {
+    return ReadRowsOf(parts, shape.in, first, count, out);
+  };
   ASSIGN_OR_RETURN(
       Linear linear,
-      Linear::Create(weight, bias, {.type = as.type, .max_rows = as.max_rows}));
+      Linear::Pack(shape, read, bias,
+                   {.type = as.type, .max_rows = as.max_rows}, buffer_));
+  PackedFileWriter* const writer =
+      aids_.cache == nullptr ? nullptr : aids_.cache->writer();
+  if (writer == nullptr) return linear;
+  const StoredLinear stored = linear.Store();
+  if (!stored.layout.empty()) {
+    writer->Add(CacheKey(parts, shape.in, as.type, as.max_rows / max_rows_),
+                stored.layout, linear.weights(), stored.others);
+  }
+  return linear;
+}
+
+absl::StatusOr<Linear> Weights::TakePacked(std::span<const LinearPart> parts,
+                                           const LinearShape& shape,
+                                           bool biased, PackAs as) {
+  PackedCache& cache = *aids_.cache;
+  const PackedFile& file = *cache.file();
+  const std::string key =
+      CacheKey(parts, shape.in, as.type, as.max_rows / max_rows_);
+  const PackedBlock* block = file.Find(key);
+  if (block == nullptr) {
+    return cache.Refuse(absl::FailedPreconditionError(
+        absl::StrCat("it does not have ", Quoted(key))));
+  }
+  for (const LinearPart& part : parts) {
+    RETURN_IF_ERROR(TakeDigest(part.ref.weight.name));
+    if (part.ref.bias) RETURN_IF_ERROR(TakeDigest(part.ref.bias.name));
+  }
+  StoredLinear stored{.layout = block->layout,
+                      .weight_bytes = block->weight_bytes,
+                      .others = {}};
+  absl::StatusOr<std::string> others = file.ReadOthers(*block);
+  if (!others.ok()) return cache.Refuse(others.status());
+  stored.others = *std::move(others);
+  absl::StatusOr<Linear> linear =
+      Linear::Restore(shape, biased, {.type = as.type, .max_rows = as.max_rows},
+                      stored, [&](std::span<std::byte> weights) {
+                        return file.ReadWeights(*block, weights);
+                      });
+  if (!linear.ok()) return cache.Refuse(linear.status());
+  return linear;
+}
+
+Linear Weights::Count(Linear linear) {
   linear.Reserve(scratch_);
   weight_bytes_ += linear.packed_bytes();
   exact_ = exact_ && linear.exact();
@@ -177,13 +297,18 @@ absl::StatusOr<Linear> Weights::PackMatrix(MatrixView<const float> weight,
 Linear Weights::ShapeOf(int64_t in, int64_t out, PackAs as) {
   // With max_rows() of 1, as.max_rows is how often a row of x passes.
   multiplications_ += in * out * as.max_rows;
+  linear_numbers_ += in * out;
   return Linear::OfShape(in, out);
 }
 
 absl::StatusOr<Linear> Weights::PackHeadLinear(MatrixView<const float> weight,
                                                std::span<const float> bias) {
-  return PackMatrix(weight, bias,
-                    {.type = WeightType::kF32, .max_rows = max_rows_});
+  const PackAs as{.type = WeightType::kF32, .max_rows = max_rows_};
+  if (shapes_only_) return ShapeOf(weight.cols, weight.rows, as);
+  ASSIGN_OR_RETURN(
+      Linear linear,
+      Linear::Create(weight, bias, {.type = as.type, .max_rows = as.max_rows}));
+  return Count(std::move(linear));
 }
 
 absl::StatusOr<Linear> Weights::MakeLinear(std::span<const LinearPart> parts,
@@ -210,6 +335,7 @@ absl::StatusOr<std::vector<float>> Weights::Tensor(
   std::vector<float> result;
   if (!ref) return result;
   ASSIGN_OR_RETURN(const TensorInfo* tensor, Use(ref, shape));
+  CountSource(std::ssize(tensor->bytes));
   result.resize(static_cast<size_t>(tensor->elements));
   if (shapes_only_) return result;
   RETURN_IF_ERROR(ReadTo(ref, shape, result));
@@ -224,20 +350,27 @@ absl::StatusOr<EmbeddingTable> Weights::Embedding(const TensorRef& ref,
   table.rows_ = rows;
   table.cols_ = cols;
   table.dtype_ = tensor->dtype;
-  if (shapes_only_) return table;
-  // Read as f32 in any case: that checks the type and every number.
-  std::vector<float> floats(static_cast<size_t>(rows * cols));
-  RETURN_IF_ERROR(checkpoint_.ReadF32(ref.name, floats));
-  if (tensor->dtype == DType::kF32) {
-    table.floats_ = std::move(floats);
-  } else {
-    table.halves_.resize(floats.size());
-    std::memcpy(table.halves_.data(), tensor->bytes.data(),
-                tensor->bytes.size());
+  if (shapes_only_) {
+    CountSource(std::ssize(tensor->bytes));
+    return table;
   }
-  const auto bytes = static_cast<int64_t>(tensor->bytes.size());
-  weight_bytes_ += bytes;
-  table_bytes_ += bytes;
+  RETURN_IF_ERROR(Hash(ref.name, *tensor));
+  table.numbers_ = LargeBuffer(tensor->bytes.size());
+  // Some rows at a time, as f32 in any case: that checks every number.
+  constexpr int64_t kNumbersAtATime = int64_t{1} << 20;
+  std::vector<float> checked;
+  for (int64_t first = 0; first < tensor->elements; first += kNumbersAtATime) {
+    const int64_t count = std::min(kNumbersAtATime, tensor->elements - first);
+    checked.resize(static_cast<size_t>(count));
+    RETURN_IF_ERROR(checkpoint_.ReadF32Range(ref.name, first, checked));
+    const std::string_view bytes = PartOf(*tensor, first, count);
+    std::memcpy(table.numbers_.data() + first * DTypeBytes(tensor->dtype),
+                bytes.data(), bytes.size());
+    checkpoint_.DropPages(bytes);
+    CountSource(std::ssize(bytes));
+  }
+  weight_bytes_ += std::ssize(tensor->bytes);
+  table_bytes_ += std::ssize(tensor->bytes);
   return table;
 }
 

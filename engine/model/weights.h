@@ -14,30 +14,12 @@
 #include "absl/status/statusor.h"
 #include "engine/kernels/linear.h"
 #include "engine/model/block_description.h"
+#include "engine/model/embedding_table.h"
 #include "engine/model/fingerprint.h"
+#include "engine/model/load_progress.h"
 #include "engine/model/safetensors.h"
 
 namespace reprise {
-
-// The rows of token ids. Kept in the type of the file: a step reads a handful
-// of rows and converts them exactly, so f32 would double the memory and give
-// the same numbers. Immutable after construction.
-class EmbeddingTable {
- public:
-  EmbeddingTable() = default;
-  int64_t rows() const { return rows_; }
-  int64_t cols() const { return cols_; }
-  // Writes row `row`, in [0, rows()), to the cols() elements at `out`.
-  void Read(int64_t row, float* out) const;
-
- private:
-  friend class Weights;
-  int64_t rows_ = 0;
-  int64_t cols_ = 0;
-  DType dtype_ = DType::kF32;
-  std::vector<float> floats_;     // [rows, cols] if kF32
-  std::vector<uint16_t> halves_;  // [rows, cols] if kF16 or kBf16
-};
 
 // One of the matrices that a Linear stacks along its outputs.
 struct LinearPart {
@@ -47,13 +29,18 @@ struct LinearPart {
 
 // Used by one thread, while a model loads. All functions return
 // InvalidArgument, naming the tensor, if it is missing, has another shape than
-// the config says, a type that is no weight's, or a number that is not finite.
+// the config says, a type that is no weight's, or a number that is not finite;
+// and any status, then also told to the cache, if its file is of no use.
+//
+// Memory: besides what is handed out, the largest matrix in the type that it is
+// packed in, and a few megabytes. Of the checkpoint's files no more pages stay
+// in memory than that.
 class Weights {
  public:
-  // `checkpoint` and `scratch` must outlive the Weights; `type` is not kAuto.
-  // Linears take up to `max_rows` rows and find all they need in `scratch`.
+  // All that is passed must outlive the Weights; `type` is not kAuto. Linears
+  // take up to `max_rows` rows and find all they need in `scratch`.
   Weights(const Checkpoint& checkpoint, WeightType type, int64_t max_rows,
-          LinearScratch& scratch);
+          LinearScratch& scratch, LoadAids aids = {});
 
   // Weights that look like those of `checkpoint` and are none, for looking at
   // a model without loading it: names, shapes and types are checked, no byte of
@@ -100,6 +87,11 @@ class Weights {
   // Changes with `config_text`, with every bit, shape, type and name of the
   // tensors handed out, and with the type they are packed in.
   uint64_t ModelFingerprint(std::string_view config_text) const;
+  // Of the tensors handed out.
+  const Fingerprint::Digests& digests() const { return fingerprint_.digests(); }
+  // Of what was handed out: as in the files, and of Linears, by number.
+  int64_t source_bytes() const { return source_bytes_; }
+  int64_t linear_numbers() const { return linear_numbers_; }
   // The checkpoint's tensors that nobody asked for, by name.
   std::vector<std::string> UnusedTensors() const;
 
@@ -114,28 +106,42 @@ class Weights {
   // Checks and records a tensor of the given shape.
   absl::StatusOr<const TensorInfo*> Use(const TensorRef& ref,
                                         const std::vector<int64_t>& shape);
-  // Reads a tensor of the given shape to `out`.
+  absl::Status Hash(std::string_view name, const TensorInfo& tensor);
+  void CountSource(int64_t bytes);
   absl::Status ReadTo(const TensorRef& ref, const std::vector<int64_t>& shape,
                       std::span<float> out);
-  absl::Status ReadMatrix(const LinearPart& part, int64_t in,
-                          std::span<float> out);
+  absl::Status ReadPartRows(const LinearPart& part, int64_t in, int64_t first,
+                            int64_t count, float* out);
+  absl::Status ReadRowsOf(std::span<const LinearPart> parts, int64_t in,
+                          int64_t first, int64_t count, float* out);
   absl::StatusOr<Linear> Pack(std::span<const LinearPart> parts, int64_t in,
                               PackAs as);
-  absl::StatusOr<Linear> PackMatrix(MatrixView<const float> weight,
-                                    std::span<const float> bias, PackAs as);
+  absl::StatusOr<Linear> PackSource(std::span<const LinearPart> parts,
+                                    const LinearShape& shape, bool biased,
+                                    PackAs as);
+  absl::StatusOr<Linear> TakePacked(std::span<const LinearPart> parts,
+                                    const LinearShape& shape, bool biased,
+                                    PackAs as);
+  absl::Status TakeDigest(std::string_view name);
+  Linear Count(Linear linear);
   Linear ShapeOf(int64_t in, int64_t out, PackAs as);
 
   const Checkpoint& checkpoint_;
   const WeightType type_;
   const int64_t max_rows_;
   LinearScratch& scratch_;
+  const LoadAids aids_;
   const bool shapes_only_ = false;
+  PackBuffer buffer_;
   int64_t num_parameters_ = 0;
   int64_t multiplications_ = 0;
   int64_t weight_bytes_ = 0;
   int64_t table_bytes_ = 0;
+  int64_t source_bytes_ = 0;
+  int64_t linear_numbers_ = 0;
   bool exact_ = true;
   std::set<std::string, std::less<>> used_;
+  std::set<std::string, std::less<>> hashed_;
   Fingerprint fingerprint_;
 };
 

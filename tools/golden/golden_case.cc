@@ -331,9 +331,11 @@ absl::Status GoldenRun::Run() {
 }
 
 absl::Status RunCase(const std::string& dir, WeightType weights,
+                     const LoadProgressCallback& progress,
                      GoldenResult& result) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                   LoadEngine({.model_dir = dir, .weights = weights}));
+  EngineOptions options{.model_dir = dir, .weights = weights};
+  options.progress = progress;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(options));
   ASSIGN_OR_RETURN(
       const Checkpoint golden,
       Checkpoint::OpenFile(std::filesystem::path(dir) / "golden.safetensors"));
@@ -356,9 +358,10 @@ std::string Judge(const GoldenResult& result) {
 
 }  // namespace
 
-GoldenResult RunGoldenCase(const std::string& dir, WeightType weights) {
+GoldenResult RunGoldenCase(const std::string& dir, WeightType weights,
+                           const LoadProgressCallback& progress) {
   GoldenResult result;
-  const absl::Status status = RunCase(dir, weights, result);
+  const absl::Status status = RunCase(dir, weights, progress, result);
   result.failure = status.ok() ? Judge(result) : std::string(status.message());
   return result;
 }

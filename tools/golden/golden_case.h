@@ -16,6 +16,7 @@
 #include <string>
 
 #include "engine/kernels/linear.h"
+#include "engine/model/load_progress.h"
 
 namespace reprise {
 
@@ -40,8 +41,9 @@ struct GoldenResult {
   bool ok() const { return failure.empty(); }
 };
 
-// Each batch row runs as a session of its own.
-GoldenResult RunGoldenCase(const std::string& dir, WeightType weights);
+// Each batch row runs as a session of its own. `progress` is that of loading.
+GoldenResult RunGoldenCase(const std::string& dir, WeightType weights,
+                           const LoadProgressCallback& progress = nullptr);
 
 }  // namespace reprise
 

@@ -29,7 +29,12 @@ bool RunCases(const std::vector<std::string>& dirs, WeightType weights) {
               "logits", "KL", "states", "greedy");
   bool all_ok = true;
   for (const std::string& dir : dirs) {
-    const GoldenResult result = RunGoldenCase(dir, weights);
+    const GoldenResult result =
+        RunGoldenCase(dir, weights, [&](const LoadProgress& progress) {
+          std::fprintf(stderr, "%s: loading, %d%% of %.1f GB\n",
+                       CaseName(dir).c_str(), progress.percent(),
+                       1e-9 * static_cast<double>(progress.total_bytes));
+        });
     const std::string greedy = std::to_string(result.greedy_agreed) + "/" +
                                std::to_string(result.greedy_total);
     std::printf("%-*s  ", static_cast<int>(width), CaseName(dir).c_str());

@@ -70,6 +70,8 @@ TEST(DecayAdaptersTest, TheOutputNormIsCalledAsTheConfigSays) {
 TEST(DecayAdaptersTest, RefusesWhatRetentionCannotBe) {
   const json config = GoldenConfig("retnet_small");
   ExpectRefused(config, "num_heads", nullptr, "is missing");
+  // A description has a number for every head of every layer.
+  ExpectRefused(config, "num_heads", 1025, "must be a whole number in 1..1024");
   ExpectRefused(config, "num_heads", 0, "must be a whole number");
   ExpectRefused(config, "num_kv_heads", 3, "does not divide num_heads = 2");
   ExpectRefused(config, "expand_k", 0.52,
