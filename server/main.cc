@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -114,6 +115,7 @@ void LogModel(const ModelInfo& model, const Tokenizer& tokenizer,
            {"max_context", model.max_context.value_or(0)},
            {"cpu_isa", model.cpu_isa},
            {"exact", model.exact},
+           {"packed_cache", PackedCacheUseName(model.packed_cache)},
            {"seconds", seconds}});
   if (chat.has_template() && !chat.status().ok()) {
     LogWarning("requests with messages will be refused",
@@ -125,6 +127,13 @@ void LogModel(const ModelInfo& model, const Tokenizer& tokenizer,
       "in the same step: equal seeds may give unequal texts",
       {{"cpu_isa", model.cpu_isa},
        {"weights", WeightTypeName(model.weight_type)}});
+}
+
+void LogProgress(const LoadProgress& progress) {
+  LogInfo("loading the model", {{"percent", progress.percent()},
+                                {"done_bytes", progress.done_bytes},
+                                {"total_bytes", progress.total_bytes},
+                                {"seconds", std::floor(progress.seconds)}});
 }
 
 // Everything that a running server is made of.
@@ -218,12 +227,16 @@ absl::Status Server::LoadModel(SignalWatcher& signals) {
   }
   engine_options.max_rows =
       RoundUpToTile(options_.prefill_rows + options_.max_running);
+  engine_options.packed_cache.enabled = options_.packed_cache != "off";
+  if (options_.packed_cache != "auto") {
+    engine_options.packed_cache.dir = options_.packed_cache;
+  }
+  engine_options.progress = LogProgress;
   engine_thread_ = std::make_unique<EngineThread>(
       static_cast<int>(options_.threads),
       [engine_options] { return LoadEngine(engine_options); });
-  while (!engine_thread_->WaitFor(/*timeout_ms=*/2000)) {
+  while (!engine_thread_->WaitFor(/*timeout_ms=*/100)) {
     if (signals.WaitFor(0)) return absl::CancelledError("a signal came");
-    LogInfo("loading the model", {{"seconds", seconds()}});
   }
   absl::StatusOr<std::unique_ptr<Engine>> engine = engine_thread_->Take();
   constexpr const char* kAdvice =

@@ -49,6 +49,15 @@ std::string CheckTenant(std::string& tenant) {
          "' is not 1 to 128 of A-Z a-z 0-9 . _ - without a dot in front";
 }
 
+std::string CheckPackedCache(std::string& where) {
+  std::error_code ignored;
+  if (where == "auto" || where == "off" ||
+      std::filesystem::is_directory(where, ignored)) {
+    return "";
+  }
+  return "'" + where + "' is neither auto nor off nor a folder that exists";
+}
+
 // Adds options to a CLI::App. Each writes straight to its field; a check
 // answers with what is wrong with the value, to which CLI11 adds the flag.
 class Flags {
@@ -172,6 +181,11 @@ void AddModelFlags(Flags& flags, ServerOptions& o) {
                "quarter of f32's size and rounds the weights");
   flags.Count("--threads", o.threads, {0, 1024},
               "Threads of the engine; 0 = one for each core [0]");
+  flags.Text("--packed-cache", "WHERE", o.packed_cache,
+             "Where the packed weights of models from 64 MiB on are\n"
+             "kept, for a fast next start: auto (in the model's\n"
+             "folder), off, or a folder",
+             CheckPackedCache);
 }
 
 void AddAddressFlags(Flags& flags, ServerOptions& o) {

@@ -23,6 +23,8 @@ struct ServerOptions {
   std::string model_dir;  // empty: the embedded model
   WeightType weights = WeightType::kAuto;
   int64_t threads = 0;  // of the engine; 0 = one for each core
+  // Where packed weights are kept: "auto" is the model's folder, "off" nowhere.
+  std::string packed_cache = "auto";
 
   // -- addresses, HOST:PORT; port 0 takes a free one --
   std::string listen = "127.0.0.1:8980";

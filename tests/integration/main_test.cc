@@ -73,6 +73,7 @@ TEST(MainTest, ServesACompletionAndMetrics) {
                          HasSubstr("cpu_isa="), HasSubstr("drained")));
   EXPECT_THAT(log, HasSubstr(" info model loaded model=linear_attn_elu "));
   EXPECT_EQ(log.find(" info model "), log.rfind(" info model "));  // said once
+  EXPECT_THAT(log, HasSubstr(" packed_cache=small "));
   if (!HavePromtool()) GTEST_SKIP() << "promtool is not installed";
   ExpectPromtoolAccepts(scrape);
 }

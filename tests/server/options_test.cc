@@ -67,6 +67,14 @@ class TempFile {
   const std::string path_;
 };
 
+TEST(OptionsTest, PackedWeightsAreKeptBesideTheModelNowhereOrInAFolder) {
+  EXPECT_EQ(ParseOk({}).packed_cache, "auto");
+  EXPECT_EQ(ParseOk({"--packed-cache=off"}).packed_cache, "off");
+  const std::string folder = ::testing::TempDir();
+  EXPECT_EQ(ParseOk({"--packed-cache=" + folder}).packed_cache, folder);
+  EXPECT_EQ(ParseOk({}, {{"REPRISE_PACKED_CACHE", "off"}}).packed_cache, "off");
+}
+
 TEST(OptionsTest, FixedNamesOfScriptsAreUnderstood) {
   const ServerOptions o =
       ParseOk({"--model=/m", "--listen=0.0.0.0:1", "--metrics-listen=[::1]:0",
@@ -225,6 +233,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"--threads=99999999999999999999", "'99999999999999999999'",
                   "0 to 1024"},
         WrongCase{"--weights=int4", "'int4'", "auto|f32|bf16|int8"},
+        WrongCase{"--packed-cache=/no/such", "'/no/such'",
+                  "neither auto nor off nor a folder"},
         WrongCase{"--listen=8980", "'8980'", "HOST:PORT"},
         WrongCase{"--listen=:8980", "':8980'", "HOST:PORT"},
         WrongCase{"--listen=localhost:70000", "'localhost:70000'", "65535"},
