@@ -433,6 +433,7 @@ int Main(int argc, char** argv) {
   SetLogLevel(options.log_level);
   SetLogFormat(options.log_format);
   signal(SIGPIPE, SIG_IGN);  // a reader of our log may go away
+  signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of the store
   RaiseDescriptorLimit();
   SignalWatcher signals;
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <string>
 
@@ -237,6 +238,28 @@ TEST(MainTest, AdviceAboutAStoreFitsTheCause) {
   EXPECT_THAT(server.Log(),
               AllOf(HasSubstr("--store: cannot make the directory"),
                     HasSubstr("File exists; name a folder, not a file")));
+}
+
+TEST(MainTest, ALimitOnFilesFailsTurnsAndNothingElse) {
+  TempDir dir;
+  ServerProcess server({kModel, RocksDb(dir)});
+  ASSERT_TRUE(server.AwaitReady());
+  const auto stub = server.NewStub();
+  v1::GenerateRequest request = TextRequest("Hello", 2);
+  request.set_session_id("s");
+  request.set_create_session(true);
+  EXPECT_TRUE(Generate(*stub, request).status.ok());
+  struct rlimit before;
+  ASSERT_EQ(prlimit(server.pid(), RLIMIT_FSIZE, nullptr, &before), 0);
+  const struct rlimit none = {1, before.rlim_max};
+  ASSERT_EQ(prlimit(server.pid(), RLIMIT_FSIZE, &none, nullptr), 0);
+  EXPECT_EQ(Generate(*stub, request).status.error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+  ASSERT_EQ(prlimit(server.pid(), RLIMIT_FSIZE, &before, nullptr), 0);
+  const Completion again = Generate(*stub, request);
+  EXPECT_TRUE(again.status.ok()) << again.status.error_message();
+  ASSERT_EQ(again.finished.size(), 1u);
+  EXPECT_EQ(again.finished[0].revision(), 2u);
 }
 
 TEST(MainTest, FolderWithoutAModelIsNamed) {
