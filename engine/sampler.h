@@ -87,8 +87,8 @@ class Sampler {
  public:
   explicit Sampler(int64_t vocab_size);
 
-  // Chooses a token. `logits`, one for each of the vocabulary, may be
-  // overwritten; `params` are valid. Advances `memory.draws` by one unless
+  // Chooses a token. `logits` are one for each of the vocabulary, and stay as
+  // they are; `params` are valid. Advances `memory.draws` by one unless
   // greedy, and nothing else: call RememberToken for every token that joins the
   // session. `position` is that of the token being chosen. Ties go to the lower
   // id. Not-finite logits are treated as -infinity; if none is left, or the
