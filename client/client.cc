@@ -212,6 +212,12 @@ absl::StatusOr<v1::Session> Client::ForkSession(
                      /*timeout_ms=*/0);
 }
 
+absl::StatusOr<v1::Session> Client::RewindSession(
+    const v1::RewindSessionRequest& request) {
+  return impl_->Call(*impl_->sessions, &v1::Sessions::Stub::Rewind, request,
+                     /*timeout_ms=*/0);
+}
+
 absl::Status Client::DeleteSession(const std::string& id) {
   v1::DeleteSessionRequest request;
   request.set_id(id);
@@ -219,6 +225,27 @@ absl::Status Client::DeleteSession(const std::string& id) {
       ->Call(*impl_->sessions, &v1::Sessions::Stub::Delete, request,
              impl_->options.call_timeout_ms)
       .status();
+}
+
+absl::StatusOr<v1::Preset> Client::SavePreset(
+    const v1::SavePresetRequest& request) {
+  return impl_->Call(*impl_->sessions, &v1::Sessions::Stub::SavePreset, request,
+                     /*timeout_ms=*/0);
+}
+
+absl::Status Client::DeletePreset(const std::string& name) {
+  v1::DeletePresetRequest request;
+  request.set_name(name);
+  return impl_
+      ->Call(*impl_->sessions, &v1::Sessions::Stub::DeletePreset, request,
+             impl_->options.call_timeout_ms)
+      .status();
+}
+
+absl::StatusOr<v1::ListPresetsResponse> Client::ListPresets(
+    const v1::ListPresetsRequest& request) {
+  return impl_->Call(*impl_->sessions, &v1::Sessions::Stub::ListPresets,
+                     request, impl_->options.call_timeout_ms);
 }
 
 absl::StatusOr<v1::Session> Client::TouchSession(

@@ -99,7 +99,14 @@ class Client {
       const std::string& id);
   absl::StatusOr<v1::Session> ForkSession(
       const v1::ForkSessionRequest& request);
+  absl::StatusOr<v1::Session> RewindSession(
+      const v1::RewindSessionRequest& request);
   absl::Status DeleteSession(const std::string& id);
+  absl::StatusOr<v1::Preset> SavePreset(const v1::SavePresetRequest& request);
+  absl::Status DeletePreset(const std::string& name);
+  // One page.
+  absl::StatusOr<v1::ListPresetsResponse> ListPresets(
+      const v1::ListPresetsRequest& request);
   absl::StatusOr<v1::Session> TouchSession(
       const v1::TouchSessionRequest& request);
 

@@ -5,10 +5,12 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "client/commands.h"
 #include "client/format.h"
 #include "client/input.h"
+#include "client/number_option.h"
 #include "client/turn.h"
 #include "engine/base/status_macros.h"
 
@@ -22,6 +24,7 @@ constexpr char kHelp[] =
     "/suspend      puts the session away in the store; the next line resumes "
     "it\n"
     "/fork [NAME]  goes on in a copy of this session\n"
+    "/rewind [N]   goes back to revision N, or takes the last turn back\n"
     "/quit         leaves, as Ctrl-D does; the session stays on the server\n"
     "/help         this list\n"
     "A line that begins with // is sent with one / less.";
@@ -47,6 +50,12 @@ class Chat {
 
   absl::StatusOr<int> Run() {
     RETURN_IF_ERROR(FindTemplate());
+    if (!line_.preset.empty()) {
+      v1::CreateSessionRequest create;
+      create.set_id(session());
+      create.set_preset(line_.preset);
+      RETURN_IF_ERROR(context_.client.CreateSession(create).status());
+    }
     Greet();
     LineReader reader(context_.in_fd, context_.interrupts.prompt_fd());
     while (!leaving_) {
@@ -120,6 +129,7 @@ class Chat {
     if (command == "/session") return RunOnSession(Command::kSessionsShow);
     if (command == "/suspend") return RunOnSession(Command::kSessionsSuspend);
     if (command == "/fork") return Fork(argument);
+    if (command == "/rewind") return Rewind(argument);
     return absl::InvalidArgumentError("no such command: " + command +
                                       "; /help lists them");
   }
@@ -143,6 +153,37 @@ class Chat {
     context_.terminal.Note("this is session " + fork.id() + " now, a fork of " +
                            session());
     request_.set_session_id(fork.id());
+    before_turns_.clear();  // a fork has no earlier revisions
+    return absl::OkStatus();
+  }
+
+  absl::Status Rewind(const std::string& argument) {
+    CommandLine line;
+    line.command = Command::kSessionsRewind;
+    line.json = line_.json;
+    line.rewind.set_id(session());
+    if (!argument.empty()) {
+      uint64_t revision = 0;
+      if (!ParseNumber(argument, revision)) {
+        return absl::InvalidArgumentError(
+            "/rewind: '" + argument +
+            "' is not a revision; /session lists those that are kept");
+      }
+      line.rewind.set_revision(revision);
+    } else if (!before_turns_.empty()) {
+      line.rewind.set_revision(before_turns_.back());
+    } else {
+      return absl::FailedPreconditionError(
+          "/rewind: there is no turn of this chat to take back; /session lists "
+          "the revisions that are kept");
+    }
+    RETURN_IF_ERROR(RunSessions(line, context_));
+    begun_ = false;  // not known any more
+    if (argument.empty()) {
+      before_turns_.pop_back();
+    } else {
+      before_turns_.clear();  // what they led to is not where it stands
+    }
     return absl::OkStatus();
   }
 
@@ -203,11 +244,23 @@ class Chat {
     if (line_.verbose || (context_.terminal.interactive() && !line_.json)) {
       context_.terminal.Note(SummariseTurn(result));
     }
+    NoteTurn(result);
     if (result.interrupted) {
       interrupted_ = !context_.in_is_terminal;
       return interrupted_ ? absl::OkStatus() : WaitForTurnEnd();
     }
     return result.status;
+  }
+
+  // An interrupted turn's end is not heard of, but what was streamed is kept:
+  // going back to before a turn that was not, too, does no harm.
+  void NoteTurn(const TurnResult& result) {
+    if (!result.started.has_value()) return;
+    const bool committed =
+        !result.finished.empty() && result.finished.front().has_revision();
+    if (committed || result.interrupted) {
+      before_turns_.push_back(result.started->revision());
+    }
   }
 
   // After an interrupted turn the server commits what was streamed, and would
@@ -233,8 +286,10 @@ class Chat {
   v1::GenerateRequest request_;  // of the next turn, all but the input
   bool has_template_ = false;    // of the model
   bool begun_ = false;           // the session has something, as far as known
-  bool leaving_ = false;         // by /quit
-  bool interrupted_ = false;     // with nobody at a prompt to go on
+  // The session's revision before each turn that can be taken back.
+  std::vector<uint64_t> before_turns_;
+  bool leaving_ = false;      // by /quit
+  bool interrupted_ = false;  // with nobody at a prompt to go on
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 bool IsNewSession(const TurnResult& result) {
   return result.started && !result.started->session_id().empty() &&
-         result.started->revision() == 0 &&
+         result.started->revision() == 0 && !result.started->repeated() &&
          result.started->resumed_from() == v1::RESUME_SOURCE_NONE;
 }
 

@@ -11,6 +11,7 @@
 #include "client/generate_options.h"
 #include "client/input.h"
 #include "client/number_option.h"
+#include "client/session_commands.h"
 #include "engine/base/arguments.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
@@ -77,17 +78,6 @@ constexpr char kChatFooter[] =
     "  reprise chat --session=genesis --temperature=0.7 --stop=$'\\n'\n"
     "  printf 'And God said,\\nAnd it was\\n' | reprise chat --max-tokens=20";
 
-constexpr char kSessionsFooter[] =
-    "A session is in a slot of the server (resident), as bytes in its memory,\n"
-    "or only in its store (suspended). The next turn brings it back by "
-    "itself.\n"
-    "\n"
-    "Examples:\n"
-    "  reprise sessions list\n"
-    "  reprise sessions suspend genesis\n"
-    "  reprise sessions fork genesis genesis-2\n"
-    "  reprise sessions delete genesis genesis-2";
-
 constexpr char kTokenizeFooter[] =
     "Of --messages it shows the prompt that the model's chat template makes.\n"
     "\n"
@@ -120,15 +110,6 @@ constexpr char kInspectFooter[] =
     "  reprise inspect models/embedded\n"
     "  reprise inspect models/embedded --json | jq .state_bytes";
 
-// The subcommand that picks `command` when it is given.
-CLI::App& AddCommand(CLI::App& parent, const std::string& name,
-                     const std::string& description, Command command,
-                     CommandLine& line) {
-  CLI::App* app = parent.add_subcommand(name, description);
-  app->callback([&line, command] { line.command = command; });
-  return *app;
-}
-
 void AddTextOrMessages(CLI::App& app, const std::string& description,
                        CommandLine& line) {
   CLI::Option* text = app.add_option_function<std::string>(
@@ -159,6 +140,12 @@ void AddComplete(CLI::App& root, CommandLine& line) {
          },
          "Goes on with this session, or makes it")
       ->type_name("ID");
+  app.add_option_function<std::string>(
+         "--preset",
+         [&line](const std::string& name) { line.request.set_preset(name); },
+         "Goes on from this preset, and keeps nothing")
+      ->type_name("NAME")
+      ->excludes("--session");
   AddMaxTokensOption(app, /*default_text=*/"16", line.request);
   app.add_flag("--echo", line.echo, "Shows the text before its continuation")
       ->group("Output");
@@ -175,6 +162,9 @@ void AddChat(CLI::App& root, CommandLine& line) {
          [&line](const std::string& id) { line.request.set_session_id(id); },
          "Goes on with this session, or makes it [new]")
       ->type_name("ID");
+  app.add_option("--preset", line.preset,
+                 "Makes the session, which begins with this preset")
+      ->type_name("NAME");
   app.add_option("--system", line.system,
                  "The system message of a new session; needs a chat template")
       ->type_name("TEXT")
@@ -182,47 +172,6 @@ void AddChat(CLI::App& root, CommandLine& line) {
   AddMaxTokensOption(app, /*default_text=*/"200", line.request);
   AddGenerateOptions(app, line.request);
   app.footer(kChatFooter);
-}
-
-void AddIds(CLI::App& app, CommandLine& line) {
-  app.add_option("ID", line.ids, "Sessions")->type_name("")->required();
-}
-
-void AddSessions(CLI::App& root, CommandLine& line) {
-  CLI::App* app = root.add_subcommand("sessions", "Looks after sessions");
-  app->require_subcommand(1);
-  app->footer(kSessionsFooter);
-  CLI::App& list = AddCommand(*app, "list", "Lists all sessions",
-                              Command::kSessionsList, line);
-  AddNumber<uint32_t>(list, "Options", "--page-size",
-                      "Sessions in a table or line, 1..1000 [100]",
-                      [&line](uint32_t n) { line.page_size = n; },
-                      {.min = 1, .max = 1000});
-  AddIds(
-      AddCommand(*app, "show", "Shows sessions", Command::kSessionsShow, line),
-      line);
-  AddIds(AddCommand(*app, "suspend", "Puts sessions away in the store",
-                    Command::kSessionsSuspend, line),
-         line);
-  AddIds(AddCommand(*app, "resume", "Brings sessions back to a slot now",
-                    Command::kSessionsResume, line),
-         line);
-  CLI::App& fork =
-      AddCommand(*app, "fork", "Makes a second session that goes on from here",
-                 Command::kSessionsFork, line);
-  fork.add_option_function<std::string>(
-          "ID", [&line](const std::string& id) { line.fork.set_id(id); },
-          "The session")
-      ->type_name("")
-      ->required();
-  fork.add_option_function<std::string>(
-          "NEW_ID",
-          [&line](const std::string& id) { line.fork.set_new_id(id); },
-          "The name of the new one [drawn]")
-      ->type_name("");
-  AddIds(AddCommand(*app, "delete", "Deletes sessions for good",
-                    Command::kSessionsDelete, line),
-         line);
 }
 
 void AddScore(CLI::App& root, CommandLine& line) {
@@ -326,8 +275,15 @@ absl::Status CheckTexts(const CommandLine& line) {
   for (const std::string& stop : line.request.stopping().stop()) {
     RETURN_IF_ERROR(CheckUtf8(stop, "--stop"));
   }
-  for (const std::string& id : line.ids) RETURN_IF_ERROR(CheckUtf8(id, "ID"));
+  const char* const name =
+      line.command == Command::kPresetsDelete ? "NAME" : "ID";
+  for (const std::string& id : line.ids) RETURN_IF_ERROR(CheckUtf8(id, name));
   RETURN_IF_ERROR(CheckUtf8(line.fork.id(), "ID"));
+  RETURN_IF_ERROR(CheckUtf8(line.rewind.id(), "ID"));
+  RETURN_IF_ERROR(CheckUtf8(line.request.preset(), "--preset"));
+  RETURN_IF_ERROR(CheckUtf8(line.preset, "--preset"));
+  RETURN_IF_ERROR(CheckUtf8(line.save_preset.name(), "NAME"));
+  RETURN_IF_ERROR(CheckUtf8(line.save_preset.session_id(), "ID"));
   return CheckUtf8(line.fork.new_id(), "NEW_ID");
 }
 
@@ -391,6 +347,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   AddComplete(app, line);
   AddChat(app, line);
   AddSessions(app, line);
+  AddPresets(app, line);
   AddScore(app, line);
   AddTokenize(app, line);
   AddInspect(app, line);

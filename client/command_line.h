@@ -23,7 +23,11 @@ enum class Command {
   kSessionsSuspend,
   kSessionsResume,
   kSessionsFork,
+  kSessionsRewind,
   kSessionsDelete,
+  kPresetsList,
+  kPresetsSave,
+  kPresetsDelete,
   kScore,
   kTokenize,
   kModel,
@@ -47,9 +51,12 @@ struct CommandLine {
   v1::GenerateRequest request;
   bool echo = false;      // complete
   std::string model_dir;  // inspect
-  // sessions
+  std::string preset;     // chat
+  // sessions and presets
   std::vector<std::string> ids;
   v1::ForkSessionRequest fork;
+  v1::RewindSessionRequest rewind;
+  v1::SavePresetRequest save_preset;
   uint32_t page_size = 100;
   // score: instead of the text, the name of a file that holds it, or empty
   std::string file;

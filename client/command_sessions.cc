@@ -67,6 +67,21 @@ void PrintPage(const v1::ListSessionsResponse& page, Terminal& terminal) {
   terminal.Print(table.ToString());
 }
 
+void PrintCheckpoints(const v1::Session& session, Terminal& terminal) {
+  if (session.checkpoints_size() == 0) return;
+  Table table({{"REWIND TO", Align::kRight},
+               {"TOKENS", Align::kRight},
+               {"SNAPSHOT", Align::kRight},
+               {"COMMITTED", Align::kLeft}});
+  for (const v1::Checkpoint& checkpoint : session.checkpoints()) {
+    table.AddRow({std::to_string(checkpoint.revision()),
+                  FormatCount(checkpoint.tokens()),
+                  FormatBytes(checkpoint.snapshot_bytes()),
+                  FormatTime(checkpoint.unix_ms())});
+  }
+  terminal.Print("\n" + table.ToString());
+}
+
 // Page after page, each as its own table or JSON line: there may be a million.
 absl::Status List(const CommandLine& line, const CommandContext& context) {
   v1::ListSessionsRequest request;
@@ -108,6 +123,7 @@ absl::Status Show(const CommandLine& line, const CommandContext& context,
     properties.emplace_back("forked from", session.forked_from());
   }
   context.terminal.Print(FormatProperties(properties));
+  PrintCheckpoints(session, context.terminal);
   return absl::OkStatus();
 }
 
@@ -142,6 +158,16 @@ absl::Status Fork(const CommandLine& line, const CommandContext& context) {
   return absl::OkStatus();
 }
 
+absl::Status Rewind(const CommandLine& line, const CommandContext& context) {
+  ASSIGN_OR_RETURN(const v1::Session session,
+                   context.client.RewindSession(line.rewind));
+  if (line.json) return PrintJson(session, context.terminal);
+  context.terminal.Print(session.id() + " is as it was at revision " +
+                         std::to_string(line.rewind.revision()) + ": " +
+                         Describe(session) + "\n");
+  return absl::OkStatus();
+}
+
 absl::Status Delete(const CommandLine& line, const CommandContext& context,
                     const std::string& id) {
   RETURN_IF_ERROR(context.client.DeleteSession(id));
@@ -172,6 +198,7 @@ absl::Status RunSessions(const CommandLine& line,
                          const CommandContext& context) {
   if (line.command == Command::kSessionsList) return List(line, context);
   if (line.command == Command::kSessionsFork) return Fork(line, context);
+  if (line.command == Command::kSessionsRewind) return Rewind(line, context);
   for (const std::string& id : line.ids) {
     RETURN_IF_ERROR(RunForOne(line, context, id));
   }

@@ -125,6 +125,11 @@ absl::StatusOr<int> Dispatch(const CommandLine& line,
       return RunChat(line, context);
     case Command::kScore:
       return RunScore(line, context);
+    case Command::kPresetsList:
+    case Command::kPresetsSave:
+    case Command::kPresetsDelete:
+      RETURN_IF_ERROR(RunPresets(line, context));
+      return 0;
     case Command::kTokenize:
       RETURN_IF_ERROR(RunTokenize(line, context));
       return 0;

@@ -59,6 +59,9 @@ int RunInspect(const CommandLine& line, Terminal& terminal);
 absl::Status RunSessions(const CommandLine& line,
                          const CommandContext& context);
 
+// kPresetsList to kPresetsDelete.
+absl::Status RunPresets(const CommandLine& line, const CommandContext& context);
+
 absl::Status RunTokenize(const CommandLine& line,
                          const CommandContext& context);
 absl::Status RunModel(const CommandLine& line, const CommandContext& context);

@@ -115,6 +115,7 @@ std::string ReasonName(const v1::Finished& finished) {
 }
 
 std::string ResumeName(const v1::Started& started) {
+  if (started.repeated()) return "answered before and told again";
   std::string name;
   switch (started.resumed_from()) {
     case v1::RESUME_SOURCE_NONE:
@@ -127,6 +128,9 @@ std::string ResumeName(const v1::Started& started) {
       break;
     case v1::RESUME_SOURCE_STORE:
       name = "resumed from the store";
+      break;
+    case v1::RESUME_SOURCE_PREFIX:
+      name = "begun from the prefix cache";
       break;
     default:
       name = v1::ResumeSource_Name(started.resumed_from());
@@ -216,8 +220,8 @@ TurnResult RunTurn(Client& client, const v1::GenerateRequest& request,
 }
 
 std::string SummariseTurn(const TurnResult& result) {
-  std::string text =
-      FormatTokens(result.usage.completion_tokens()) + Speed(result);
+  std::string text = FormatTokens(result.usage.completion_tokens());
+  if (!result.started || !result.started->repeated()) text += Speed(result);
   if (result.interrupted) text += "; interrupted";
   for (const v1::Finished& finished : result.finished) {
     text += "; " + ReasonName(finished);

@@ -78,7 +78,8 @@ Batch::Batch(Engine& engine, const Tokenizer& tokenizer,
       clock_(clock),
       options_(options),
       on_committed_(std::move(on_committed)),
-      sampler_(engine.info().vocab_size) {}
+      sampler_(engine.info().vocab_size),
+      prefixes_(engine.layout(), options.prefix_cache_bytes) {}
 
 Batch::~Batch() {
   for (const std::unique_ptr<Turn>& turn : turns_) {
@@ -112,7 +113,8 @@ void Batch::Add(std::unique_ptr<Turn> added) {
   turn.source = lease.source();
   turn.started.resumed_from = turn.source;
   turn.started.resume_reason = lease.resume_reason();
-  turn.started.revision = record.revision;
+  if (!lease.stateless()) turn.revision_before = record.revision;
+  turn.started.revision = turn.revision_before;
   if (status.ok()) {
     status = CheckStart(turn.request, record, engine_.layout().max_context());
   }
@@ -123,9 +125,11 @@ void Batch::Add(std::unique_ptr<Turn> added) {
     Close(turn, std::move(status));
     return;
   }
+  std::vector<int64_t> save = StartFromPrefix(turn, lease);
   turn.completions.push_back(std::make_unique<Completion>(
-      turn, std::make_unique<Sequence>(turn.request, tokenizer_,
-                                       engine_.layout(), std::move(lease))));
+      turn,
+      std::make_unique<Sequence>(turn.request, tokenizer_, engine_.layout(),
+                                 std::move(lease), std::move(save))));
   Completion& first = *turn.completions.front();
   if (turn.request.prompt_logprobs != PromptLogprobs::kWithStarted) {
     PushStarted(turn);
@@ -141,7 +145,8 @@ void Batch::PushStarted(Turn& turn) {
 // The other completions begin here, as copies of the first.
 void Batch::PromptRead(Turn& turn) {
   turn.prompt_read_ns = clock_.MonotonicNs();
-  metrics_.AddPromptTokens(turn.usage.prompt_tokens, turn.usage.cached_tokens);
+  metrics_.AddPromptTokens(turn.usage.prompt_tokens - turn.prefix_tokens,
+                           turn.usage.cached_tokens);
   Sequence& first = *turn.completions.front()->sequence;
   if (turn.request.prompt_logprobs == PromptLogprobs::kWithStarted) {
     turn.started.prompt_logprobs = first.TakePromptLogprobs();
@@ -233,6 +238,7 @@ void Batch::Advance(Completion& completion, int64_t rows,
   const bool was_read = sequence.prompt_read();
   const int64_t generated = sequence.generated();
   sequence.Advance(rows, logits, sampler_);
+  KeepPrefix(completion);
   if (sequence.generated() > generated) CountToken(completion);
   if (!was_read && sequence.prompt_read()) PromptRead(completion.turn);
   PushDelta(completion);
@@ -262,6 +268,9 @@ void Batch::PushDelta(Completion& completion) {
   if (!completion.sequence->has_delta()) return;
   DeltaEvent delta = completion.sequence->TakeDelta();
   delta.usage = completion.turn.usage;
+  if (RecordsOutcome(completion.turn.request)) {
+    completion.turn.outcome.Add(delta.text, delta.token_ids);
+  }
   completion.turn.stream->Push(std::move(delta));
 }
 
@@ -334,10 +343,24 @@ void Batch::Finish(Completion& completion) {
     return;
   }
   completion.commit_start_ns = clock_.MonotonicNs();
+  if (RecordsOutcome(completion.turn.request)) CompleteOutcome(completion);
   executor_.Run([this, &completion] {
-    completion.revision = sessions_.Commit(completion.sequence->TakeLease());
+    completion.revision = sessions_.Commit(completion.sequence->TakeLease(),
+                                           completion.turn.outcome);
     on_committed_(&completion);
   });
+}
+
+void Batch::CompleteOutcome(Completion& completion) {
+  Turn& turn = completion.turn;
+  const Sequence& sequence = *completion.sequence;
+  TurnOutcome& outcome = turn.outcome;
+  outcome.reason = sequence.reason();
+  outcome.matched_stop = sequence.matched_stop();
+  outcome.matched_token = sequence.matched_token();
+  outcome.usage = turn.usage;
+  outcome.seed = turn.request.sampling.seed;
+  outcome.revision_before = turn.revision_before;
 }
 
 void Batch::Committed(Completion& completion) {
@@ -384,7 +407,7 @@ void Batch::Finished(Completion& completion, std::optional<uint64_t> revision) {
     observed.prefill_seconds = Seconds(turn.prompt_read_ns - turn.leased_ns);
     observed.decode_seconds = Seconds(LastTokenNs(turn) - turn.prompt_read_ns);
   }
-  observed.prompt_tokens = turn.usage.prompt_tokens;
+  observed.prompt_tokens = turn.usage.prompt_tokens - turn.prefix_tokens;
   observed.generated_tokens = turn.usage.completion_tokens;
   metrics_.ObserveRequest(observed);
   Close(turn, turn.status);

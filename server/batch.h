@@ -16,6 +16,7 @@
 #include "server/executor.h"
 #include "server/metrics.h"
 #include "server/plan_step.h"
+#include "server/prefix_cache.h"
 #include "server/session_manager.h"
 #include "server/turn.h"
 
@@ -24,6 +25,7 @@ namespace reprise {
 struct BatchOptions {
   int64_t prefill_rows = 0;
   int64_t slow_reader_timeout_ms = 0;
+  int64_t prefix_cache_bytes = 0;
 };
 
 // Used by the scheduler's thread only.
@@ -58,6 +60,8 @@ class Batch {
   int64_t leases() const { return leases_; }
 
  private:
+  std::vector<int64_t> StartFromPrefix(Turn& turn, SessionLease& lease);
+  void KeepPrefix(Completion& completion);
   void PushStarted(Turn& turn);
   void PromptRead(Turn& turn);
   void Interrupt(Turn& turn, FinishReason reason, bool keep);
@@ -68,6 +72,7 @@ class Batch {
   void ObserveStep(int64_t start_ns);
   void PushDelta(Completion& completion);
   void Finish(Completion& completion);
+  void CompleteOutcome(Completion& completion);
   void Finished(Completion& completion, std::optional<uint64_t> revision);
   void DropLease(Completion& completion);
   void Failed(Turn& turn, const absl::Status& status);
@@ -83,6 +88,7 @@ class Batch {
   const BatchOptions options_;
   const std::function<void(Completion*)> on_committed_;
   Sampler sampler_;
+  PrefixCache prefixes_;
 
   std::vector<std::unique_ptr<Turn>> turns_;  // in the order of their start
   int64_t running_ = 0;

@@ -75,6 +75,12 @@ class SessionsService final : public v1::Sessions::CallbackService {
   grpc::ServerUnaryReactor* Touch(grpc::CallbackServerContext* rpc,
                                   const v1::TouchSessionRequest* request,
                                   v1::Session* response) override;
+  grpc::ServerUnaryReactor* SavePreset(grpc::CallbackServerContext* rpc,
+                                       const v1::SavePresetRequest* request,
+                                       v1::Preset* response) override;
+  grpc::ServerUnaryReactor* DeletePreset(
+      grpc::CallbackServerContext* rpc, const v1::DeletePresetRequest* request,
+      v1::DeletePresetResponse* response) override;
   grpc::ServerUnaryReactor* ListPresets(
       grpc::CallbackServerContext* rpc, const v1::ListPresetsRequest* request,
       v1::ListPresetsResponse* response) override;

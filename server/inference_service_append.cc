@@ -48,6 +48,7 @@ void AppendCall::OnEvents() {
           static_cast<uint64_t>(started->cached_tokens));
       response_->set_resumed_from(ToProto(started->resumed_from));
       response_->set_resume_reason(started->resume_reason);
+      response_->set_repeated(started->repeated_seed.has_value());
     }
     status = stream_->FinalStatus();
     ended_ = status.has_value();
@@ -68,6 +69,7 @@ void AppendCall::Answer() {
     v1::Session& session = *response_->mutable_session();
     if (info.ok() && info->stored.revision == revision_) {
       Fill(*info, session);
+      FillCheckpoints(info->stored, session);
     } else {
       session.set_id(request_->session_id());
       if (revision_.has_value()) session.set_revision(*revision_);

@@ -1,5 +1,8 @@
 #include "server/inference_service_request.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -43,6 +46,33 @@ absl::Status ApplyRequestId(const std::string& id, TurnRequest& turn) {
   }
   turn.request_id = id;
   return absl::OkStatus();
+}
+
+// Two requests that are alike have the same; the bytes of a message depend on
+// the order of its map, unless that is asked for. FNV-1a, 64 bits.
+uint64_t Fingerprint(const google::protobuf::Message& request) {
+  std::string bytes = request.GetTypeName();
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    request.SerializeToCodedStream(&coded);
+  }
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char byte : bytes) {
+    hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
+  }
+  return hash;
+}
+
+// For a turn that may be committed to a session: what is not, leaves nothing
+// that could be repeated.
+void ApplyIdentity(const google::protobuf::Message& request,
+                   TurnRequest& turn) {
+  if (turn.request_id.empty() || !turn.session.has_value() || !turn.commit) {
+    return;
+  }
+  turn.acquire.request = {turn.request_id, Fingerprint(request)};
 }
 
 absl::StatusOr<SamplingParams> ToSampling(const v1::SamplingOptions& options,
@@ -196,9 +226,6 @@ std::string_view InputName(const v1::GenerateRequest& request) {
 }
 
 absl::Status CheckBuilt(const v1::GenerateRequest& request) {
-  if (request.start_case() == v1::GenerateRequest::kPreset) {
-    return absl::UnimplementedError("preset: presets are not built yet");
-  }
   if (request.start_case() == v1::GenerateRequest::kSnapshot) {
     return absl::UnimplementedError(
         "snapshot: states held by clients are not built yet");
@@ -217,6 +244,10 @@ absl::Status ApplyStart(const v1::GenerateRequest& request,
   } else if (request.create_session()) {
     return Invalid("create_session", "needs a session_id");
   }
+  if (request.start_case() == v1::GenerateRequest::kPreset) {
+    RETURN_IF_ERROR(ValidateSessionId(request.preset(), "preset"));
+    turn.preset = PresetKey(turn.tenant, request.preset());
+  }
   if (request.has_expected_revision()) {
     turn.acquire.expected_revision = request.expected_revision();
   }
@@ -228,6 +259,7 @@ absl::Status ApplyStart(const v1::GenerateRequest& request,
     return Invalid("on_cancel", request.on_cancel(), " is not an OnCancel");
   }
   turn.commit = request.commit() != v1::COMMIT_POLICY_NEVER;
+  turn.acquire.commit = turn.commit;
   turn.keep_on_cancel = request.on_cancel() != v1::ON_CANCEL_ROLL_BACK;
 
   const uint32_t n = request.has_n() ? request.n() : 1;
@@ -248,6 +280,12 @@ absl::Status ApplyStart(const v1::GenerateRequest& request,
 
 }  // namespace
 
+absl::StatusOr<uint32_t> PageSize(std::optional<uint32_t> asked) {
+  const uint32_t size = asked.value_or(kDefaultPage);
+  if (size >= 1 && size <= kMaxPage) return size;
+  return Invalid("page_size", size, " is not in [1, ", kMaxPage, "]");
+}
+
 absl::Status ValidateTokenIds(std::span<const int32_t> ids,
                               std::string_view field, int64_t vocab_size) {
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -266,6 +304,7 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
   RETURN_IF_ERROR(ApplyRequestId(request.request_id(), turn));
   turn.tenant = context.options.tenant;
   RETURN_IF_ERROR(ApplyStart(request, context, turn));
+  ApplyIdentity(request, turn);
   ASSIGN_OR_RETURN(turn.sampling,
                    ToSampling(request.sampling(), context.model.vocab_size));
   RETURN_IF_ERROR(ApplyStopping(request.stopping(), context, turn));
@@ -277,9 +316,11 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
     ASSIGN_OR_RETURN(turn.prompt, ToPrompt(request, context));
   }
   RETURN_IF_ERROR(CheckPromptLogprobs(turn));
-  if (turn.prompt.empty() && !turn.session.has_value()) {
-    return Invalid(InputName(request),
-                   "a request without a session needs at least one token");
+  if (turn.prompt.empty() && !turn.session.has_value() &&
+      !turn.preset.has_value()) {
+    return Invalid(
+        InputName(request),
+        "a request without a session or preset needs at least one token");
   }
   return turn;
 }
@@ -291,6 +332,7 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
   turn.tenant = context.options.tenant;
   RETURN_IF_ERROR(ValidateSessionId(request.session_id(), "session_id"));
   turn.session = SessionKey{turn.tenant, request.session_id()};
+  ApplyIdentity(request, turn);
   if (request.has_expected_revision()) {
     turn.acquire.expected_revision = request.expected_revision();
   }

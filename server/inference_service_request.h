@@ -4,6 +4,7 @@
 #define SERVER_INFERENCE_SERVICE_REQUEST_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
 absl::StatusOr<TurnRequest> ToTurnRequest(const v1::ScoreRequest& request,
                                           const ServiceContext& context);
 
+// Rows of a page of a list; InvalidArgument if it is none.
+absl::StatusOr<uint32_t> PageSize(std::optional<uint32_t> asked);
+
 // InvalidArgument, naming the first id that is not in the vocabulary.
 absl::Status ValidateTokenIds(std::span<const int32_t> ids,
                               std::string_view field, int64_t vocab_size);
@@ -47,6 +51,8 @@ inline constexpr uint32_t kMaxLogprobs = 20;
 inline constexpr int64_t kMaxPromptLogprobs = 65'536;
 inline constexpr uint32_t kMaxCompletions = 16;
 inline constexpr uint32_t kDefaultNewTokens = 16;
+inline constexpr uint32_t kDefaultPage = 100;
+inline constexpr uint32_t kMaxPage = 1000;
 
 }  // namespace reprise
 

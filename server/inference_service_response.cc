@@ -74,6 +74,8 @@ v1::ResumeSource ToProto(ResumeSource source) {
       return v1::RESUME_SOURCE_MEMORY;
     case ResumeSource::kStore:
       return v1::RESUME_SOURCE_STORE;
+    case ResumeSource::kPrefix:
+      return v1::RESUME_SOURCE_PREFIX;
   }
   return v1::RESUME_SOURCE_UNSPECIFIED;
 }
@@ -131,6 +133,11 @@ void Fill(const StartedEvent& event, const Tokenizer& tokenizer,
   out.set_resumed_from(ToProto(event.resumed_from));
   out.set_resume_reason(event.resume_reason);
   out.set_revision(event.revision);
+  if (event.repeated_seed.has_value()) {
+    out.set_repeated(true);
+    out.set_seed(*event.repeated_seed);
+    out.mutable_sampling()->set_seed(*event.repeated_seed);
+  }
   for (const SampledToken& token : event.prompt_logprobs) {
     Fill(token, tokenizer, *out.add_prompt_logprobs());
   }
@@ -181,6 +188,21 @@ void Fill(const SessionInfo& info, v1::Session& out) {
   out.set_forked_from(stored.forked_from);
   if (stored.expires_unix_ms != 0) {
     out.set_expires_unix_ms(stored.expires_unix_ms);
+  }
+  uint64_t checkpoint_bytes = 0;
+  for (const StoredCheckpoint& checkpoint : stored.checkpoints) {
+    checkpoint_bytes += checkpoint.snapshot_bytes;
+  }
+  out.set_checkpoint_bytes(checkpoint_bytes);
+}
+
+void FillCheckpoints(const StoredSession& stored, v1::Session& out) {
+  for (const StoredCheckpoint& from : stored.checkpoints) {
+    v1::Checkpoint& to = *out.add_checkpoints();
+    to.set_revision(from.revision);
+    to.set_tokens(from.tokens);
+    to.set_snapshot_bytes(from.snapshot_bytes);
+    to.set_unix_ms(from.unix_ms);
   }
 }
 

@@ -35,7 +35,9 @@ void Fill(const SampledToken& token, const Tokenizer& tokenizer,
           v1::TokenLogprobs& out);
 void Fill(const RequestTimings& from, v1::Timings& to);
 
+// All but the list of checkpoints, which would make pages of sessions large.
 void Fill(const SessionInfo& info, v1::Session& out);
+void FillCheckpoints(const StoredSession& stored, v1::Session& out);
 void Fill(const ServiceContext& context, v1::Model& out);
 
 }  // namespace reprise

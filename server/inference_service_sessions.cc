@@ -8,14 +8,13 @@
 #include "engine/base/status_macros.h"
 #include "server/inference_service.h"
 #include "server/inference_service_append.h"
+#include "server/inference_service_request.h"
 #include "server/inference_service_response.h"
 #include "server/inference_service_rpc.h"
 
 namespace reprise {
 namespace {
 
-constexpr uint32_t kDefaultPage = 100;
-constexpr uint32_t kMaxPage = 1000;
 // A hundred years: far from where milliseconds since 1970 overflow.
 constexpr uint64_t kMaxTtlMs = uint64_t{100} * 365 * 24 * 3'600'000;
 
@@ -38,8 +37,10 @@ absl::Status ValidateTtl(uint64_t ttl_ms, uint64_t least) {
 // Fills the response of a call that answers with a session.
 absl::Status Answer(const absl::StatusOr<SessionInfo>& info,
                     v1::Session& response) {
-  if (info.ok()) Fill(*info, response);
-  return info.status();
+  if (!info.ok()) return info.status();
+  Fill(*info, response);
+  FillCheckpoints(info->stored, response);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -59,9 +60,21 @@ grpc::ServerUnaryReactor* SessionsService::Create(
         if (request->has_ttl_ms()) {
           RETURN_IF_ERROR(ValidateTtl(request->ttl_ms(), /*least=*/1));
         }
-        return Answer(context_.sessions.CreateSession(
-                          Key(id), static_cast<int64_t>(request->ttl_ms())),
-                      *response);
+        const auto ttl_ms = static_cast<int64_t>(request->ttl_ms());
+        if (!request->has_preset()) {
+          return Answer(context_.sessions.CreateSession(Key(id), ttl_ms),
+                        *response);
+        }
+        RETURN_IF_ERROR(ValidateSessionId(request->preset(), "preset"));
+        const SessionKey preset =
+            PresetKey(context_.options.tenant, request->preset());
+        const absl::StatusOr<SessionInfo> made = context_.sessions.Fork(
+            preset, Key(id), /*expected_revision=*/std::nullopt, ttl_ms);
+        if (absl::IsNotFound(made.status())) {
+          return absl::NotFoundError("preset: there is no " +
+                                     request->preset());
+        }
+        return Answer(made, *response);
       });
 }
 
@@ -80,12 +93,10 @@ grpc::ServerUnaryReactor* SessionsService::List(
     v1::ListSessionsResponse* response) {
   return RunUnary(
       context_, context_.executor, rpc, [=, this]() -> absl::Status {
-        const uint32_t size =
-            request->has_page_size() ? request->page_size() : kDefaultPage;
-        if (size < 1 || size > kMaxPage) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              "page_size: ", size, " is not in [1, ", kMaxPage, "]"));
-        }
+        ASSIGN_OR_RETURN(const uint32_t size,
+                         PageSize(request->has_page_size()
+                                      ? std::optional(request->page_size())
+                                      : std::nullopt));
         if (!request->page_token().empty()) {
           RETURN_IF_ERROR(
               ValidateSessionId(request->page_token(), "page_token"));
@@ -133,7 +144,10 @@ grpc::ServerUnaryReactor* SessionsService::Resume(
           // Given back unchanged, it stays in its slot.
           ASSIGN_OR_RETURN(
               const SessionLease lease,
-              context_.sessions.Acquire(Key(request->id()), /*options=*/{}));
+              context_.sessions.Acquire(Key(request->id()),
+                                        {.expected_revision = std::nullopt,
+                                         .create = false,
+                                         .commit = false}));
           response->set_resumed_from(ToProto(lease.source()));
           response->set_resume_us(static_cast<uint64_t>(lease.resume_us()));
         }
@@ -158,6 +172,22 @@ grpc::ServerUnaryReactor* SessionsService::Fork(
         return Answer(
             context_.sessions.Fork(Key(request->id()), Key(to), expected),
             *response);
+      });
+}
+
+grpc::ServerUnaryReactor* SessionsService::Rewind(
+    grpc::CallbackServerContext* rpc, const v1::RewindSessionRequest* request,
+    v1::Session* response) {
+  return RunUnary(
+      context_, context_.executor, rpc, [=, this]() -> absl::Status {
+        RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
+        std::optional<uint64_t> expected;
+        if (request->has_expected_revision()) {
+          expected = request->expected_revision();
+        }
+        return Answer(context_.sessions.Rewind(Key(request->id()),
+                                               request->revision(), expected),
+                      *response);
       });
 }
 
@@ -189,15 +219,6 @@ grpc::ServerUnaryReactor* SessionsService::Touch(
 
 // ---- Not built yet ----------------------------------------------------------
 
-grpc::ServerUnaryReactor* SessionsService::Rewind(
-    grpc::CallbackServerContext* rpc, const v1::RewindSessionRequest*,
-    v1::Session*) {
-  return FinishUnary(rpc,
-                     absl::UnimplementedError(
-                         "Rewind is not built yet; fork a session before the "
-                         "turn that may have to be taken back"));
-}
-
 grpc::ServerWriteReactor<v1::SnapshotChunk>* SessionsService::Export(
     grpc::CallbackServerContext*, const v1::ExportSessionRequest*) {
   return new RefusedWriter<v1::SnapshotChunk>(
@@ -215,13 +236,6 @@ grpc::ServerReadReactor<v1::SnapshotChunk>* SessionsService::Import(
   auto* reactor = new Refused();
   reactor->Finish(ToGrpcStatus(status));
   return reactor;
-}
-
-grpc::ServerUnaryReactor* SessionsService::ListPresets(
-    grpc::CallbackServerContext* rpc, const v1::ListPresetsRequest*,
-    v1::ListPresetsResponse*) {
-  return FinishUnary(rpc,
-                     absl::UnimplementedError("presets are not built yet"));
 }
 
 }  // namespace reprise

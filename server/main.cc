@@ -267,6 +267,9 @@ absl::Status Server::MakeSessions() {
   manager.memory_tier_bytes = options_.memory_tier_bytes;
   manager.idle_timeout_ms = options_.idle_timeout_ms;
   manager.max_sessions = options_.max_sessions;
+  manager.checkpoint_bytes = options_.checkpoint_bytes;
+  manager.max_tenant_sessions = options_.max_tenant_sessions;
+  manager.max_tenant_bytes = options_.max_tenant_bytes;
   absl::StatusOr<std::unique_ptr<SessionManager>> sessions =
       SessionManager::Create(model_.fingerprints, engine_->layout(),
                              model_.vocab_size, *store_, metrics_, clock_,
@@ -291,6 +294,7 @@ absl::Status Server::Listen() {
   scheduling.max_queued_tokens = options_.max_queued_tokens;
   scheduling.queue_timeout_ms = options_.queue_timeout_ms;
   scheduling.slow_reader_timeout_ms = options_.slow_reader_timeout_ms;
+  scheduling.prefix_cache_bytes = options_.prefix_cache_bytes;
   scheduler_ =
       std::make_unique<Scheduler>(*engine_, *tokenizer_, *sessions_, *executor_,
                                   metrics_, clock_, scheduling);

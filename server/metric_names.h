@@ -1,6 +1,6 @@
 // The closed sets of label values and the buckets of the metrics, as
 // docs/metrics.md lists them. Each set is in the order of its enum in
-// server/metrics.h.
+// server/metric_values.h.
 #ifndef SERVER_METRIC_NAMES_H_
 #define SERVER_METRIC_NAMES_H_
 
@@ -17,7 +17,10 @@ namespace reprise {
 template <size_t N>
 using Names = std::array<std::string_view, N>;
 
-inline constexpr Names<4> kSources = {"cold", "slot", "memory", "store"};
+inline constexpr Names<5> kSources = {"cold", "slot", "memory", "store",
+                                      "prefix"};
+inline constexpr Names<4> kPrefixMisses = {"short", "unknown", "not_kept",
+                                           "logprobs"};
 inline constexpr Names<6> kFinishReasons = {
     "stop", "stop_token", "stop_string", "length", "time_limit", "cancelled"};
 inline constexpr Names<7> kRejectReasons = {
@@ -25,9 +28,9 @@ inline constexpr Names<7> kRejectReasons = {
     "session_busy", "too_large",     "unauthenticated"};
 inline constexpr Names<5> kCancelCauses = {"client", "deadline", "disconnect",
                                            "slow_reader", "shutdown"};
-inline constexpr Names<9> kSessionOps = {"create",  "acquire", "commit",
-                                         "suspend", "resume",  "fork",
-                                         "delete",  "touch",   "expire"};
+inline constexpr Names<11> kSessionOps = {
+    "create", "acquire", "commit", "suspend", "resume", "fork",
+    "delete", "touch",   "expire", "rewind",  "repeat"};
 inline constexpr Names<2> kSnapshotOps = {"read", "write"};
 inline constexpr Names<9> kSnapshotFailures = {
     "checksum",  "seal", "version", "model_mismatch", "shape",
@@ -39,6 +42,7 @@ inline constexpr Names<2> kTokenSources = {"computed", "cached"};
 // Where snapshots are, nearest first. Every store is "store", so that a
 // dashboard does not change with the store that is configured.
 inline constexpr Names<2> kTiers = {"memory", "store"};
+inline constexpr Names<3> kByteTiers = {"memory", "store", "prefix"};
 inline constexpr Names<3> kResumeTiers = {"slot", "memory", "store"};
 
 template <typename Enum>

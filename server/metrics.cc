@@ -1,11 +1,6 @@
 #include "server/metrics.h"
 
-#include <prometheus/collectable.h>
-#include <prometheus/counter.h>
 #include <prometheus/exposer.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
@@ -19,111 +14,10 @@
 #include "engine/base/log.h"
 #include "server/metric_names.h"
 #include "server/metrics_poke.h"
-#include "server/process_stats.h"
+#include "server/metrics_registry.h"
 
 namespace reprise {
 namespace {
-
-using prometheus::Counter;
-using prometheus::Family;
-using prometheus::Gauge;
-using prometheus::Histogram;
-using prometheus::Labels;
-
-// ---- Process ----------------------------------------------------------------
-
-// Read when a scrape asks, so that nothing runs in between.
-class ProcessCollector : public prometheus::Collectable {
- public:
-  std::vector<prometheus::MetricFamily> Collect() const override {
-    using prometheus::MetricType;
-    const ProcessStats stats = ReadProcessStats();
-    return {
-        Make("process_cpu_seconds_total", "CPU time of all threads.",
-             MetricType::Counter, stats.cpu_seconds),
-        Make("process_resident_memory_bytes", "Memory in RAM.",
-             MetricType::Gauge, stats.resident_bytes),
-        Make("process_virtual_memory_bytes", "Address space in use.",
-             MetricType::Gauge, stats.virtual_bytes),
-        Make("process_open_fds", "Open file descriptors.", MetricType::Gauge,
-             stats.open_fds),
-        Make("process_max_fds", "Limit of open file descriptors.",
-             MetricType::Gauge, stats.max_fds),
-        Make("process_threads", "Threads.", MetricType::Gauge, stats.threads),
-        Make("process_start_time_seconds", "Unix time of the process's start.",
-             MetricType::Gauge, stats.start_time_unix_seconds),
-    };
-  }
-
- private:
-  static prometheus::MetricFamily Make(const char* name, const char* help,
-                                       prometheus::MetricType type,
-                                       double value) {
-    prometheus::ClientMetric metric;
-    if (type == prometheus::MetricType::Counter) {
-      metric.counter.value = value;
-    } else {
-      metric.gauge.value = value;
-    }
-    return {name, help, type, {metric}};
-  }
-};
-
-// ---- Registration -----------------------------------------------------------
-
-template <size_t N>
-using Counters = std::array<Counter*, N>;
-template <size_t N>
-using Gauges = std::array<Gauge*, N>;
-template <size_t N>
-using Histograms = std::array<Histogram*, N>;
-
-// A registry with short names for what we do with it: families get the prefix
-// and constant labels; children are made for every value of one label.
-class Registrar {
- public:
-  using Text = const std::string&;
-  Family<Counter>& CounterFamily(Text name, Text help,
-                                 const Labels& constant = {}) {
-    return Register(prometheus::BuildCounter(), name, help, constant);
-  }
-  Family<Gauge>& GaugeFamily(Text name, Text help,
-                             const Labels& constant = {}) {
-    return Register(prometheus::BuildGauge(), name, help, constant);
-  }
-  Family<Histogram>& HistogramFamily(Text name, Text help,
-                                     const Labels& constant = {}) {
-    return Register(prometheus::BuildHistogram(), name, help, constant);
-  }
-
-  // A child for each value of `label`. `args` are a histogram's buckets.
-  template <typename T, size_t N, typename... Args>
-  static std::array<T*, N> Each(Family<T>& family, const char* label,
-                                const Names<N>& values, Labels labels,
-                                const Args&... args) {
-    std::array<T*, N> children;
-    for (size_t i = 0; i < N; ++i) {
-      labels[label] = std::string(values[i]);
-      children[i] = &family.Add(labels, args...);
-    }
-    return children;
-  }
-
-  const std::shared_ptr<prometheus::Registry>& registry() const {
-    return registry_;
-  }
-
- private:
-  template <typename T>
-  Family<T>& Register(prometheus::detail::Builder<T> builder, Text name,
-                      Text help, const Labels& labels) {
-    return builder.Name(name).Help(help).Labels(labels).Register(*registry_);
-  }
-
-  // shared: an Exposer only takes weak pointers to what it serves
-  std::shared_ptr<prometheus::Registry> registry_ =
-      std::make_shared<prometheus::Registry>();
-};
 
 Labels RpcLabels(std::string_view service, std::string_view method,
                  std::string_view type) {
@@ -132,7 +26,11 @@ Labels RpcLabels(std::string_view service, std::string_view method,
           {"grpc_type", std::string(type)}};
 }
 
-size_t TierIndex(std::string_view tier) { return tier == kTiers[0] ? 0 : 1; }
+// kTiers is the beginning of kByteTiers.
+size_t TierIndex(std::string_view tier) {
+  return std::find(kByteTiers.begin(), kByteTiers.end(), tier) -
+         kByteTiers.begin();
+}
 
 }  // namespace
 
@@ -148,7 +46,7 @@ struct Metrics::Impl {
   Registrar r;
 
   // Latency.
-  Histograms<4> first_token = r.Each(
+  Histograms<kSources.size()> first_token = r.Each(
       r.HistogramFamily("reprise_time_to_first_token_seconds",
                         "From a request's arrival to its first token.", model),
       "source", kSources, {}, FirstTokenSeconds());
@@ -195,6 +93,18 @@ struct Metrics::Impl {
       r.CounterFamily("reprise_generated_tokens_total", "Generated tokens.",
                       model)
           .Add({});
+  Counter& prefix_queries =
+      r.CounterFamily("reprise_prefix_cache_queries_tokens_total",
+                      "Tokens of prompts looked up in the prefix cache.", model)
+          .Add({});
+  Counter& prefix_hits =
+      r.CounterFamily("reprise_prefix_cache_hit_tokens_total",
+                      "Of them, tokens whose state was found.", model)
+          .Add({});
+  Counters<kPrefixMisses.size()> prefix_misses =
+      r.Each(r.CounterFamily("reprise_prefix_cache_misses_total",
+                             "Prompts of which no state was found.", model),
+             "reason", kPrefixMisses, {});
 
   // Requests.
   Family<Counter>& requests_total = r.CounterFamily(
@@ -260,14 +170,14 @@ struct Metrics::Impl {
       r.HistogramFamily("reprise_snapshot_size_bytes",
                         "Size of a snapshot written to the store.", model)
           .Add({{"encoding", "f32"}}, SnapshotBytes());
-  Gauges<2> store_bytes =
+  Gauges<kByteTiers.size()> store_bytes =
       r.Each(r.GaugeFamily("reprise_snapshot_store_bytes",
                            "Bytes of all snapshots in a tier, about."),
-             "tier", kTiers, {});
-  Gauges<2> store_capacity =
+             "tier", kByteTiers, {});
+  Gauges<kByteTiers.size()> store_capacity =
       r.Each(r.GaugeFamily("reprise_snapshot_store_capacity_bytes",
                            "Bytes that a tier may hold; 0 if unknown."),
-             "tier", kTiers, {});
+             "tier", kByteTiers, {});
   Gauge& pool_used = r.GaugeFamily("reprise_state_pool_used_ratio",
                                    "Share of the slots that is taken.")
                          .Add({{"tier", "slot"}});
@@ -384,6 +294,13 @@ void Metrics::AddPromptTokens(int64_t computed, int64_t cached) {
 
 void Metrics::AddGeneratedTokens(int64_t count) {
   impl_->generated_tokens_total.Increment(static_cast<double>(count));
+}
+
+void Metrics::ObservePrefix(int64_t tokens, int64_t hit,
+                            std::optional<PrefixMiss> miss) {
+  impl_->prefix_queries.Increment(static_cast<double>(tokens));
+  impl_->prefix_hits.Increment(static_cast<double>(hit));
+  if (miss.has_value()) impl_->prefix_misses[Index(*miss)]->Increment();
 }
 
 void Metrics::ObserveRequest(const RequestObservation& request) {

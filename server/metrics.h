@@ -6,81 +6,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
+#include "server/metric_values.h"
 
 namespace reprise {
-
-// Where a session's state came from for a turn.
-enum class ResumeSource { kNone, kSlot, kMemory, kStore };
-
-enum class FinishReason {
-  kStop,  // end of text
-  kStopToken,
-  kStopString,
-  kLength,
-  kTimeLimit,
-  kCancelled,
-};
-std::string_view FinishReasonName(FinishReason reason);
-
-enum class RejectReason {
-  kQueueFull,
-  kQueueTimeout,
-  kQuota,
-  kDraining,
-  kSessionBusy,
-  kTooLarge,
-  kUnauthenticated,
-};
-
-enum class CancelCause {
-  kClient,
-  kDeadline,
-  kDisconnect,
-  kSlowReader,
-  kShutdown
-};
-
-enum class SessionOp {
-  kCreate,
-  kAcquire,
-  kCommit,
-  kSuspend,
-  kResume,
-  kFork,
-  kDelete,
-  kTouch,
-  kExpire
-};
-
-enum class SnapshotOp { kRead, kWrite };
-enum class SnapshotFailure {
-  kChecksum,
-  kSeal,
-  kVersion,
-  kModelMismatch,
-  kShape,
-  kNonfinite,
-  kIo,
-  kNoSpace,
-  kTruncated
-};
-
-enum class Phase { kPrefill, kDecode, kMixed };
-
-// What is observed once for a finished request.
-struct RequestObservation {
-  double queue_seconds = 0;
-  double prefill_seconds = 0;
-  double decode_seconds = 0;
-  int64_t prompt_tokens = 0;  // computed for this request
-  int64_t generated_tokens = 0;
-};
 
 // Thread-safe; observations take no lock of ours.
 class Metrics {
@@ -102,6 +37,9 @@ class Metrics {
   void ObserveStep(Phase phase, int64_t rows, double seconds);
   void AddPromptTokens(int64_t computed, int64_t cached);
   void AddGeneratedTokens(int64_t count);
+  // Of a prompt of so many tokens, `hit` were found; why none, if none were.
+  void ObservePrefix(int64_t tokens, int64_t hit,
+                     std::optional<PrefixMiss> miss);
 
   // Per request.
   void ObserveRequest(const RequestObservation& request);
@@ -126,7 +64,7 @@ class Metrics {
   void CountSessionOp(SessionOp op, bool ok);
   void ObserveResume(ResumeSource source, double seconds);
   // `tier` is "memory" (snapshot bytes in this process) or "store", whatever
-  // kind of store it is.
+  // kind of store it is; of SetSnapshotStore also "prefix".
   void ObserveSnapshotWrite(std::string_view tier, double seconds,
                             int64_t bytes);
   void CountSnapshotFailure(SnapshotOp op, SnapshotFailure reason);

@@ -91,4 +91,15 @@ std::optional<HostPort> ParseHostPort(std::string_view text) {
   return HostPort{std::string(host), static_cast<int>(*port)};
 }
 
+std::string CheckTenant(std::string& tenant) {
+  const bool plain = tenant.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0"
+                         "123456789._-") == std::string::npos;
+  if (plain && !tenant.empty() && tenant.size() <= 128 && tenant[0] != '.') {
+    return "";
+  }
+  return "'" + tenant +
+         "' is not 1 to 128 of A-Z a-z 0-9 . _ - without a dot in front";
+}
+
 }  // namespace reprise

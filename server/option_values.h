@@ -29,6 +29,9 @@ struct HostPort {
 };
 std::optional<HostPort> ParseHostPort(std::string_view text);
 
+// What is wrong with a tenant's name; empty if nothing is.
+std::string CheckTenant(std::string& tenant);
+
 }  // namespace reprise
 
 #endif  // SERVER_OPTION_VALUES_H_

@@ -38,17 +38,6 @@ std::string CheckAddress(std::string& address) {
          "stands in brackets)";
 }
 
-std::string CheckTenant(std::string& tenant) {
-  const bool plain = tenant.find_first_not_of(
-                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0"
-                         "123456789._-") == std::string::npos;
-  if (plain && !tenant.empty() && tenant.size() <= 128 && tenant[0] != '.') {
-    return "";
-  }
-  return "'" + tenant +
-         "' is not 1 to 128 of A-Z a-z 0-9 . _ - without a dot in front";
-}
-
 std::string CheckPackedCache(std::string& where) {
   std::error_code ignored;
   if (where == "auto" || where == "off" ||
@@ -218,10 +207,18 @@ void AddSessionFlags(Flags& flags, ServerOptions& o) {
               "Memory for slots, if --slots is 0");
   flags.Bytes("--memory-tier", o.memory_tier_bytes, {0, 64 * kTib},
               "Memory for snapshots of suspended sessions;\n0 = none");
+  flags.Bytes("--prefix-cache", o.prefix_cache_bytes, {0, 64 * kTib},
+              "Memory for states that prompts begin with; 0 = none");
   flags.Duration("--idle-timeout", o.idle_timeout_ms, {1000, 365 * kDayMs},
                  "A session idle for so long is suspended");
   flags.Count("--max-sessions", o.max_sessions, {1, 1'000'000'000},
               "Sessions in the store");
+  flags.Bytes("--checkpoint-bytes", o.checkpoint_bytes, {0, 64 * kTib},
+              "Of each session, for revisions to rewind to; 0 = none");
+  flags.Count("--max-tenant-sessions", o.max_tenant_sessions, {0, 1 << 30},
+              "Sessions of one tenant; 0 = no limit of its own [0]");
+  flags.Bytes("--max-tenant-bytes", o.max_tenant_bytes, {0, 64 * kTib},
+              "Of one tenant in the store; 0 = no limit of its own");
   flags.Count("--max-context", o.max_context, {0, kMostContext},
               absl::StrCat("Tokens of a session, where a model's softmax\n"
                            "attention keeps all of them; other models have no\n"

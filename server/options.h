@@ -35,10 +35,15 @@ struct ServerOptions {
   std::string store_uri;  // empty: rocksdb: below the user's state folder
   std::string tenant = "default";  // of all requests, for now
   int64_t slots = 0;               // 0 = what slot_memory_bytes holds
-  int64_t slot_memory_bytes = int64_t{1} << 30;    // all slots together
-  int64_t memory_tier_bytes = int64_t{256} << 20;  // snapshots in memory
-  int64_t idle_timeout_ms = 10 * 60'000;           // resident, then suspended
-  int64_t max_sessions = 1'000'000;                // stored
+  int64_t slot_memory_bytes = int64_t{1} << 30;     // all slots together
+  int64_t memory_tier_bytes = int64_t{256} << 20;   // snapshots in memory
+  int64_t prefix_cache_bytes = int64_t{256} << 20;  // states of prompts
+  int64_t idle_timeout_ms = 10 * 60'000;            // resident, then suspended
+  int64_t max_sessions = 1'000'000;                 // stored
+  int64_t checkpoint_bytes = int64_t{64} << 20;     // of each session
+  // What a tenant may have in the store; 0 = no limit of its own.
+  int64_t max_tenant_sessions = 0;
+  int64_t max_tenant_bytes = 0;
   // Tokens of one session, of a model whose state grows with them; 0 = as many
   // as the model was made for, at most StateLayout::kDefaultMaxContext.
   int64_t max_context = 0;

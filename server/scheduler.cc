@@ -33,6 +33,32 @@ absl::Status QueueFull(std::string_view what, int64_t value,
   return absl::ResourceExhaustedError(text);
 }
 
+// Tells what a turn answered before, as one that ends at once.
+void AnswerAgain(const TurnOutcome& outcome, TokenStream& stream) {
+  StartedEvent started;
+  started.prompt_tokens = outcome.usage.prompt_tokens;
+  started.cached_tokens = outcome.usage.cached_tokens;
+  started.resume_reason = "the request was carried out before";
+  started.revision = outcome.revision_before;
+  started.repeated_seed = outcome.seed;
+  stream.Push(std::move(started));
+  if (!outcome.text.empty() || !outcome.token_ids.empty()) {
+    DeltaEvent delta;
+    delta.text = outcome.text;
+    delta.token_ids = outcome.token_ids;
+    delta.usage = outcome.usage;
+    stream.Push(std::move(delta));
+  }
+  FinishedEvent finished;
+  finished.reason = outcome.reason;
+  finished.matched_stop = outcome.matched_stop;
+  finished.matched_token = outcome.matched_token;
+  finished.usage = outcome.usage;
+  finished.revision = outcome.revision;
+  stream.Push(std::move(finished));
+  stream.Close(absl::OkStatus());
+}
+
 // What other threads reach the scheduler's thread by.
 struct Signals {
   Waker waker;
@@ -53,6 +79,7 @@ struct Scheduler::Impl {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   // The executor's threads.
+  absl::StatusOr<SessionLease> AcquireFirst(const TurnRequest& request);
   absl::StatusOr<std::vector<SessionLease>> AcquireAll(
       const TurnRequest& request);
   void PostAcquired(Turn* turn);
@@ -113,7 +140,8 @@ Scheduler::Impl::Impl(Engine& engine, const Tokenizer& tokenizer,
       options(options),
       batch(engine, tokenizer, sessions, executor, metrics, clock,
             {.prefill_rows = options.prefill_rows,
-             .slow_reader_timeout_ms = options.slow_reader_timeout_ms},
+             .slow_reader_timeout_ms = options.slow_reader_timeout_ms,
+             .prefix_cache_bytes = options.prefix_cache_bytes},
             [this](Completion* completion) { PostCommitted(completion); }) {
   // Otherwise decode rows could leave no room for a tile.
   CHECK(options.max_running >= 1);
@@ -235,6 +263,17 @@ bool Scheduler::RunOnce() {
 
 // ---- The executor's threads ------------------------------------------------
 
+absl::StatusOr<SessionLease> Scheduler::Impl::AcquireFirst(
+    const TurnRequest& request) {
+  if (request.session.has_value()) {
+    return sessions.Acquire(*request.session, request.acquire);
+  }
+  if (request.preset.has_value()) {
+    return sessions.AcquirePreset(*request.preset);
+  }
+  return sessions.AcquireStateless();
+}
+
 // All or none: a turn that had some and waited for the others could wait for
 // another that does the same.
 absl::StatusOr<std::vector<SessionLease>> Scheduler::Impl::AcquireAll(
@@ -242,9 +281,7 @@ absl::StatusOr<std::vector<SessionLease>> Scheduler::Impl::AcquireAll(
   std::vector<SessionLease> leases;
   for (int32_t i = 0; i < request.n; ++i) {
     absl::StatusOr<SessionLease> lease =
-        i == 0 && request.session.has_value()
-            ? sessions.Acquire(*request.session, request.acquire)
-            : sessions.AcquireStateless();
+        i == 0 ? AcquireFirst(request) : sessions.AcquireStateless();
     if (!lease.ok()) return lease.status();
     leases.push_back(*std::move(lease));
   }
@@ -300,6 +337,12 @@ bool Scheduler::Impl::TakeAcquired() {
 void Scheduler::Impl::Acquired(std::unique_ptr<Turn> turn) {
   acquiring_slots -= turn->request.n;
   if (turn->closed) {  // cancelled meanwhile; the leases go back
+    turn = nullptr;
+    CountTurns(/*closed=*/1);
+    return;
+  }
+  if (turn->leases.ok() && turn->leases->front().repeated() != nullptr) {
+    AnswerAgain(*turn->leases->front().repeated(), *turn->stream);
     turn = nullptr;
     CountTurns(/*closed=*/1);
     return;

@@ -37,6 +37,8 @@
 //   nothing to decode     none                   INVALID_ARGUMENT    unchanged
 //   Commit's error        Started .. Deltas      that error          unchanged;
 //                                                                    see below
+//   request_id of the     Started, Delta,        OK                  unchanged
+//   last turn             Finished, as recorded
 //
 // After a commit that failed with UNAVAILABLE the turn may be stored all the
 // same (the store's answer was lost): the session is unchanged or one revision
@@ -77,6 +79,7 @@ struct SchedulerOptions {
   int64_t max_queued_tokens = 1 << 20;  // their prompt tokens together
   int64_t queue_timeout_ms = 60'000;
   int64_t slow_reader_timeout_ms = 60'000;  // a full stream, then cancelled
+  int64_t prefix_cache_bytes = 0;           // 0 = none
 };
 
 // Submit, BeginDrain, Stop and idle are for any thread.

@@ -8,15 +8,33 @@
 #include "engine/base/log.h"
 
 namespace reprise {
+namespace {
+
+bool AllSpecial(const Tokenizer& tokenizer, std::span<const int32_t> tokens) {
+  return std::all_of(tokens.begin(), tokens.end(), [&tokenizer](int32_t token) {
+    return tokenizer.IsSpecial(token);
+  });
+}
+
+}  // namespace
+
+struct Sequence::Copy {
+  StateUndo state;
+  SessionRecord record;
+};
+
+Sequence::~Sequence() = default;
 
 Sequence::Sequence(const TurnRequest& request, const Tokenizer& tokenizer,
-                   const StateLayout& layout, SessionLease lease)
+                   const StateLayout& layout, SessionLease lease,
+                   std::vector<int64_t> save)
     : request_(request),
       tokenizer_(tokenizer),
       layout_(layout),
       sampling_(request.sampling),
       lease_(std::move(lease)),
       decoder_(tokenizer),
+      save_(std::move(save)),
       held_(request) {
   if (request.min_new_tokens > 0) {
     banned_ = request.eos_tokens;
@@ -25,16 +43,22 @@ Sequence::Sequence(const TurnRequest& request, const Tokenizer& tokenizer,
   }
   SessionRecord& record = lease_.record();
   lease_.MarkChanged();
-  start_position_ = record.position;
   had_pending_ = record.pending_token.has_value();
+  prefix_ = had_pending_ ? 0 : static_cast<size_t>(record.position);
+  start_position_ = had_pending_ ? record.position : 0;
   GrowWindow(sampling_, record.sampler);
+  for (size_t i = 0; i < prefix_; ++i) {  // the sampler has not seen them
+    RememberToken(request.prompt[i], static_cast<int64_t>(i),
+                  sampling_.penalty_decay, record.sampler);
+  }
   // Input begins a text of its own, and does not complete a character that the
   // last turn left unfinished.
   if (!request.prompt.empty()) record.pending_text.clear();
   std::vector<int32_t> tokens;
   tokens.reserve(request.prompt.size() + 1);
   if (had_pending_) tokens.push_back(*record.pending_token);
-  tokens.insert(tokens.end(), request.prompt.begin(), request.prompt.end());
+  const std::span prompt = std::span(request.prompt).subspan(prefix_);
+  tokens.insert(tokens.end(), prompt.begin(), prompt.end());
   StartFeed(Stage::kPrompt, std::move(tokens), had_pending_ ? 1 : 0);
 }
 
@@ -67,7 +91,18 @@ std::unique_ptr<Sequence> Sequence::Fork(int32_t index, SessionLease lease) {
 
 int64_t Sequence::prefill_tokens() const {
   if (stage_ != Stage::kPrompt && stage_ != Stage::kRepair) return 0;
-  return static_cast<int64_t>(feed_.size() - 1 - fed_);
+  const auto left = static_cast<int64_t>(feed_.size() - 1 - fed_);
+  if (save_.empty()) return left;
+  return std::min(left, save_.front() - lease_.record().position);
+}
+
+bool Sequence::TakeSavePoint(int64_t* tokens, const std::byte** slot) {
+  const int64_t position = lease_.record().position;
+  if (save_.empty() || save_.front() != position) return false;
+  save_.erase(save_.begin());
+  *tokens = position;
+  *slot = lease_.slot();
+  return true;
 }
 
 // ---- Prefill ---------------------------------------------------------------
@@ -117,9 +152,8 @@ void Sequence::EndFeed() {
   SessionRecord& record = lease_.record();
   // Special tokens are no part of the text: behind nothing else, it begins.
   const bool begins =
-      start_position_ == 0 &&
-      std::all_of(feed_.begin(), feed_.end(),
-                  [this](int32_t t) { return tokenizer_.IsSpecial(t); });
+      start_position_ == 0 && AllSpecial(tokenizer_, feed_) &&
+      AllSpecial(tokenizer_, std::span(request_.prompt).first(prefix_));
   record.pending_token = feed_.back();
   if (feed_.size() > first_new_) {
     RememberToken(feed_.back(), record.position, sampling_.penalty_decay,

@@ -45,9 +45,13 @@ namespace reprise {
 class Sequence {
  public:
   // `request` and `tokenizer` must outlive the sequence. CHECKs that there is
-  // a token to start from: the session's or the prompt's.
+  // a token to start from: the session's or the prompt's. A state without a
+  // pending token has consumed that many tokens of the prompt. `save`: at which
+  // positions, ascending, the state is to be looked at.
   Sequence(const TurnRequest& request, const Tokenizer& tokenizer,
-           const StateLayout& layout, SessionLease lease);
+           const StateLayout& layout, SessionLease lease,
+           std::vector<int64_t> save = {});
+  ~Sequence();
 
   // The `index`-th completion of the same prompt, in a slot of its own. Call
   // it on the first completion, when the prompt was just read.
@@ -58,13 +62,15 @@ class Sequence {
   bool prompt_read() const { return prompt_read_; }
   bool repairing() const { return stage_ == Stage::kRepair; }
   bool decoding() const { return stage_ == Stage::kDecode; }
-  // Tokens to be prefilled before the next one is sampled.
+  // Tokens to be prefilled before one is sampled or the state looked at.
   int64_t prefill_tokens() const;
   // What a step of `rows` rows feeds. Valid until Advance.
   StepSegment NextSegment(int64_t rows);
   // Takes in what the step computed: the state has moved on by `rows`, and
   // `logits` has one row for each that NextSegment asked for.
   void Advance(int64_t rows, MatrixView<float> logits, Sampler& sampler);
+  // After Advance: whether the state is where `save` says; once for each.
+  bool TakeSavePoint(int64_t* tokens, const std::byte** slot);
   // Ends the sequence from outside. What was held back is text now. With
   // `keep`, what was read and sampled joins the session, unless the prompt was
   // not wholly read: half a prompt is nothing that anybody asked for.
@@ -91,11 +97,7 @@ class Sequence {
  private:
   enum class Stage { kPrompt, kDecode, kRepair, kEnded };
 
-  // Where the sequence goes back to.
-  struct Copy {
-    StateUndo state;
-    SessionRecord record;
-  };
+  struct Copy;  // where the sequence goes back to
 
   Sequence(const Sequence& first, int32_t index, SessionLease lease);
 
@@ -120,6 +122,7 @@ class Sequence {
   SessionLease lease_;
   StreamDecoder decoder_;
   int32_t index_ = 0;
+  size_t prefix_ = 0;  // tokens of the prompt that the state began with
   int64_t start_position_ = 0;
   bool had_pending_ = false;
 
@@ -127,7 +130,8 @@ class Sequence {
   bool prompt_read_ = false;
   std::vector<int32_t> feed_;  // to be prefilled, all but the last
   size_t fed_ = 0;
-  size_t first_new_ = 0;  // in feed_; the session has those before it
+  size_t first_new_ = 0;       // in feed_; the session has those before it
+  std::vector<int64_t> save_;  // positions, those that come
 
   int64_t generated_ = 0;
   HeldText held_;               // since the copy

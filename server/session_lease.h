@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine/state/snapshot.h"
 #include "engine/state/state_pool.h"
 #include "server/metrics.h"
+#include "server/session_outcome.h"
+#include "server/session_types.h"
 #include "server/store/snapshot_store.h"
 
 namespace reprise {
@@ -29,6 +32,7 @@ class SessionLease {
   std::byte* slot() const { return slot_.data(); }
   // The bookkeeping, advanced by the holder together with the state.
   SessionRecord& record() { return record_; }
+  const SessionRecord& record() const { return record_; }
   // Call before the first change of the state or the record: an unchanged
   // session stays resident when the lease ends.
   void MarkChanged() { changed_ = true; }
@@ -38,6 +42,10 @@ class SessionLease {
   ResumeSource source() const { return source_; }
   const std::string& resume_reason() const { return resume_reason_; }
   int64_t resume_us() const { return resume_us_; }
+  // Of an empty lease: what its request answered before. Null for others.
+  const TurnOutcome* repeated() const {
+    return repeated_.has_value() ? &*repeated_ : nullptr;
+  }
   explicit operator bool() const { return manager_ != nullptr; }
 
  private:
@@ -50,6 +58,8 @@ class SessionLease {
   ResumeSource source_ = ResumeSource::kNone;
   std::string resume_reason_;
   int64_t resume_us_ = 0;
+  RequestIdentity request_;
+  std::optional<TurnOutcome> repeated_;
 };
 
 }  // namespace reprise

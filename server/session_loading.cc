@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
@@ -36,9 +37,42 @@ absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Resume(
     claim.stored.reset();
     return Load(claim, acquire);  // which finds it expired, and deletes it
   }
+  ASSIGN_OR_RETURN(std::optional<TurnOutcome> outcome,
+                   FindOutcome(claim.key(), *claim.stored, acquire.request));
+  if (outcome.has_value()) return Resumed{.repeated = std::move(outcome)};
   RETURN_IF_ERROR(CheckExpectedRevision(claim.key(), claim.stored->revision,
                                         acquire.expected_revision));
+  if (acquire.commit) {
+    RETURN_IF_ERROR(CheckQuota(claim.key().tenant, /*new_session=*/false));
+  }
   return Resumed{ResumeSource::kSlot, ""};
+}
+
+absl::StatusOr<std::optional<TurnOutcome>> SessionManager::Impl::FindOutcome(
+    const SessionKey& key, const StoredSession& stored,
+    const RequestIdentity& request) {
+  if (request.id.empty() || request.id != stored.request_id) {
+    return std::nullopt;
+  }
+  const std::string which =
+      absl::StrCat("request_id: ", absl::CHexEscape(request.id),
+                   " made revision ", stored.revision, " of session ", key.id);
+  if (request.fingerprint != stored.request_fingerprint) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(which, " by another request than this one"));
+  }
+  const absl::StatusOr<std::string> bytes =
+      store.GetOutcome(key, stored.revision);
+  CountFailure(SnapshotOp::kRead, bytes.status());
+  RETURN_IF_ERROR(bytes.status());
+  ASSIGN_OR_RETURN(TurnOutcome outcome, DecodeOutcome(*bytes));
+  if (!outcome.whole()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        which, "; its answer had ", outcome.answer_bytes,
+        " bytes, more than are kept to be repeated, ", kMaxOutcomeBytes));
+  }
+  outcome.revision = stored.revision;
+  return outcome;
 }
 
 absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Load(
@@ -53,18 +87,28 @@ absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Load(
     return StartNew(claim, acquire);
   }
   RETURN_IF_ERROR(snapshot.status());
+  ASSIGN_OR_RETURN(std::optional<TurnOutcome> outcome,
+                   FindOutcome(key, snapshot->stored, acquire.request));
+  if (outcome.has_value()) return Resumed{.repeated = std::move(outcome)};
   RETURN_IF_ERROR(CheckExpectedRevision(key, snapshot->stored.revision,
                                         acquire.expected_revision));
+  if (acquire.commit) {
+    RETURN_IF_ERROR(CheckQuota(key.tenant, /*new_session=*/false));
+  }
   ASSIGN_OR_RETURN(claim.slot, AcquireSlot());
-  absl::Status status = Decode(*snapshot, claim);
-  if (!status.ok() && snapshot->resumed.source == ResumeSource::kMemory) {
+  const auto decode = [&] {
+    return Decode(key, *snapshot->bytes, snapshot->stored.revision, claim.slot);
+  };
+  absl::StatusOr<SessionRecord> record = decode();
+  if (!record.ok() && snapshot->resumed.source == ResumeSource::kMemory) {
     LogError("snapshot in memory is damaged; reading the stored one",
-             {{"reason", FromAbsl(status.message())}});
+             {{"reason", FromAbsl(record.status().message())}});
     cache.Erase(key);
     ASSIGN_OR_RETURN(*snapshot, FindSnapshot(key, /*in_memory=*/false));
-    status = Decode(*snapshot, claim);
+    record = decode();
   }
-  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(record.status());
+  claim.record = *std::move(record);
   claim.stored = std::move(snapshot->stored);
   // A session that was created and not used yet has nothing to resume.
   const bool empty = !claim.record.pending_token.has_value();
@@ -79,7 +123,10 @@ absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::StartNew(
         "session ", claim.key().id, " does not exist, expected_revision is ",
         *acquire.expected_revision));
   }
-  RETURN_IF_ERROR(CheckRoomForOne());
+  if (acquire.commit) {
+    RETURN_IF_ERROR(CheckRoomForOne());
+    RETURN_IF_ERROR(CheckQuota(claim.key().tenant, /*new_session=*/true));
+  }
   ASSIGN_OR_RETURN(claim.slot, AcquireSlot());
   claim.record = SessionRecord();
   return Resumed{ResumeSource::kNone, "new session"};
@@ -110,19 +157,18 @@ SessionManager::Impl::FindSnapshot(const SessionKey& key, bool in_memory) {
   return found;
 }
 
-absl::Status SessionManager::Impl::Decode(const Snapshot& snapshot,
-                                          SessionClaim& claim) {
-  absl::StatusOr<SessionRecord> record = DecodeSnapshot(
-      *snapshot.bytes, fingerprints, layout, vocab_size, claim.slot.bytes());
-  if (record.ok() && record->revision != snapshot.stored.revision) {
-    record = absl::DataLossError(absl::StrCat(
-        "session ", claim.key().id, ": its snapshot is of revision ",
-        record->revision, ", its entry of ", snapshot.stored.revision));
+absl::StatusOr<SessionRecord> SessionManager::Impl::Decode(
+    const SessionKey& key, std::string_view snapshot, uint64_t revision,
+    StateSlot& slot) {
+  absl::StatusOr<SessionRecord> record =
+      DecodeSnapshot(snapshot, fingerprints, layout, vocab_size, slot.bytes());
+  if (record.ok() && record->revision != revision) {
+    record = absl::DataLossError(
+        absl::StrCat("session ", key.id, ": its snapshot is of revision ",
+                     record->revision, ", its entry of ", revision));
   }
   CountFailure(SnapshotOp::kRead, record.status());
-  RETURN_IF_ERROR(record.status());
-  claim.record = *std::move(record);
-  return absl::OkStatus();
+  return record;
 }
 
 absl::StatusOr<StateSlot> SessionManager::Impl::AcquireSlot() {

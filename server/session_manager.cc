@@ -77,7 +77,9 @@ SessionLease::SessionLease(SessionLease&& other) noexcept
       changed_(other.changed_),
       source_(other.source_),
       resume_reason_(std::move(other.resume_reason_)),
-      resume_us_(other.resume_us_) {}
+      resume_us_(other.resume_us_),
+      request_(std::move(other.request_)),
+      repeated_(std::move(other.repeated_)) {}
 
 SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
   if (this == &other) return *this;
@@ -90,6 +92,8 @@ SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
   source_ = other.source_;
   resume_reason_ = std::move(other.resume_reason_);
   resume_us_ = other.resume_us_;
+  request_ = std::move(other.request_);
+  repeated_ = std::move(other.repeated_);
   return *this;
 }
 
@@ -118,9 +122,13 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     int64_t vocab_size, SnapshotStore& store, Metrics& metrics,
     const Clock& clock, const SessionManagerOptions& options) {
   if (options.memory_tier_bytes < 0 || options.idle_timeout_ms <= 0 ||
-      options.max_sessions <= 0) {
+      options.max_sessions <= 0 || options.checkpoint_bytes < 0 ||
+      options.max_tenant_sessions < 0 || options.max_tenant_bytes < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "memory_tier_bytes is ", options.memory_tier_bytes,
+        ", checkpoint_bytes is ", options.checkpoint_bytes,
+        ", max_tenant_sessions is ", options.max_tenant_sessions,
+        " and max_tenant_bytes is ", options.max_tenant_bytes,
         ", must not be negative; idle_timeout_ms is ", options.idle_timeout_ms,
         " and max_sessions is ", options.max_sessions, ", must be positive"));
   }
@@ -153,20 +161,23 @@ absl::StatusOr<SessionLease> SessionManager::Acquire(
                      impl_->table.Claim(key, ClaimFor::kTurn));
     const bool was_resident = static_cast<bool>(claim.slot);
     absl::StatusOr<Impl::Resumed> resumed = impl_->Resume(claim, options);
-    if (!resumed.ok()) {
-      // At another revision than expected, that is.
+    SessionLease lease;
+    if (!resumed.ok() || resumed->repeated.has_value()) {
+      // At another revision than expected, or with nothing to be done.
       if (was_resident && claim.stored.has_value()) {
         impl_->table.MakeResident(std::move(claim));
       }
-      return resumed.status();
+      RETURN_IF_ERROR(resumed.status());
+      lease.repeated_ = std::move(resumed->repeated);
+      return lease;
     }
-    SessionLease lease;
     lease.manager_ = this;
     lease.key_ = key;
     lease.slot_ = std::move(claim.slot);
     lease.record_ = std::move(claim.record);
     lease.source_ = resumed->source;
     lease.resume_reason_ = std::move(resumed->reason);
+    lease.request_ = options.request;
     impl_->table.MakeLeased(std::move(claim));
     return lease;
   };
@@ -174,6 +185,10 @@ absl::StatusOr<SessionLease> SessionManager::Acquire(
   impl_->metrics.CountSessionOp(SessionOp::kAcquire, lease.ok());
   impl_->UpdateGauges();
   if (!lease.ok()) return lease;
+  if (lease->repeated() != nullptr) {
+    impl_->metrics.CountSessionOp(SessionOp::kRepeat, /*ok=*/true);
+    return lease;
+  }
   const int64_t ns = impl_->clock.MonotonicNs() - start_ns;
   lease->resume_us_ = ns / 1000;
   impl_->metrics.ObserveResume(lease->source_, SecondsBetween(0, ns));
@@ -191,6 +206,32 @@ absl::StatusOr<SessionLease> SessionManager::AcquireStateless() {
   lease.slot_ = std::move(slot);
   lease.resume_reason_ = "stateless request";
   impl_->UpdateGauges();
+  return lease;
+}
+
+absl::StatusOr<SessionLease> SessionManager::AcquirePreset(
+    const SessionKey& preset) {
+  const int64_t start_ns = impl_->clock.MonotonicNs();
+  StoredSession stored;
+  std::string snapshot;
+  const absl::Status status = impl_->store.Get(preset, &stored, &snapshot);
+  if (absl::IsNotFound(status)) {
+    return absl::NotFoundError(absl::StrCat("preset: there is no ", preset.id));
+  }
+  impl_->CountFailure(SnapshotOp::kRead, status);
+  RETURN_IF_ERROR(status);
+  ASSIGN_OR_RETURN(StateSlot slot, impl_->AcquireSlot());
+  SessionLease lease;
+  ASSIGN_OR_RETURN(lease.record_,
+                   impl_->Decode(preset, snapshot, stored.revision, slot));
+  lease.manager_ = this;
+  lease.slot_ = std::move(slot);
+  lease.source_ = ResumeSource::kStore;
+  lease.resume_reason_ = "preset " + preset.id;
+  impl_->UpdateGauges();
+  const int64_t ns = impl_->clock.MonotonicNs() - start_ns;
+  lease.resume_us_ = ns / 1000;
+  impl_->metrics.ObserveResume(lease.source_, SecondsBetween(0, ns));
   return lease;
 }
 
@@ -218,7 +259,9 @@ void SessionManager::Release(SessionLease& lease) {
 }
 
 // On OK, `claim.stored` is the new revision.
-absl::Status SessionManager::Impl::WriteCommit(SessionClaim& claim) {
+absl::Status SessionManager::Impl::WriteCommit(SessionClaim& claim,
+                                               const RequestIdentity& request,
+                                               std::string_view outcome) {
   const int64_t start_ns = clock.MonotonicNs();
   const int64_t now_unix_ms = clock.UnixMs();
   const bool exists = claim.stored.has_value();
@@ -237,8 +280,13 @@ absl::Status SessionManager::Impl::WriteCommit(SessionClaim& claim) {
   stored.updated_unix_ms = now_unix_ms;
   if (!exists) stored.created_unix_ms = now_unix_ms;
   RenewExpiry(now_unix_ms, stored);
+  stored.request_id = request.id;
+  stored.request_fingerprint = request.fingerprint;
+  SnapshotStore::PutOptions put;
+  put.checkpoint_bytes = static_cast<uint64_t>(options.checkpoint_bytes);
+  put.outcome = outcome;
   ASSIGN_OR_RETURN(claim.stored,
-                   store.Put(claim.key(), expected, stored, snapshot, {}));
+                   store.Put(claim.key(), expected, stored, snapshot, put));
   if (!exists) ++num_stored;
   metrics.ObserveSnapshotWrite("store",
                                SecondsBetween(start_ns, clock.MonotonicNs()),
@@ -246,9 +294,12 @@ absl::Status SessionManager::Impl::WriteCommit(SessionClaim& claim) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> SessionManager::Commit(SessionLease lease) {
+absl::StatusOr<uint64_t> SessionManager::Commit(SessionLease lease,
+                                                const TurnOutcome& outcome) {
   CHECK(lease.manager_ == this && !lease.stateless());
   lease.manager_ = nullptr;
+  const std::string encoded =
+      lease.request_.id.empty() ? "" : EncodeOutcome(outcome);
   uint64_t revision = 0;
   absl::Status status;
   {
@@ -256,7 +307,7 @@ absl::StatusOr<uint64_t> SessionManager::Commit(SessionLease lease) {
     claim.slot = std::move(lease.slot_);
     claim.record = std::move(lease.record_);
     claim.last_used_ns = impl_->clock.MonotonicNs();
-    status = impl_->WriteCommit(claim);
+    status = impl_->WriteCommit(claim, lease.request_, encoded);
     // What is in memory is old now; and after an error, only the store itself
     // knows what it holds.
     impl_->cache.Erase(lease.key_);

@@ -31,23 +31,11 @@
 #include "engine/state/state_pool.h"
 #include "server/metrics.h"
 #include "server/session_lease.h"
+#include "server/session_outcome.h"
+#include "server/session_types.h"
 #include "server/store/snapshot_store.h"
 
 namespace reprise {
-
-enum class SessionPlace { kActive, kResident, kMemory, kSuspended };
-
-struct SessionInfo {
-  StoredSession stored;
-  SessionPlace place = SessionPlace::kSuspended;
-};
-
-struct SessionManagerOptions {
-  int64_t num_slots = 64;                    // leased and resident together
-  int64_t memory_tier_bytes = 256 << 20;     // snapshots in memory
-  int64_t idle_timeout_ms = 10 * 60 * 1000;  // resident, then suspended
-  int64_t max_sessions = 1'000'000;          // stored
-};
 
 // Thread-safe. Functions block on the store where they say so; run those on an
 // Executor. No lock is held over store calls, encoding or decoding: a session
@@ -67,21 +55,26 @@ class SessionManager {
       const Clock& clock, const SessionManagerOptions& options);
   ~SessionManager();  // CHECKs that no lease is left
 
-  struct AcquireOptions {
-    std::optional<uint64_t> expected_revision;
-    bool create = false;  // make the session if there is none
-  };
   // Leases a session for a turn, bringing its state to a slot. May block on
   // the store. NotFound; Aborted if it is leased already or at another
-  // revision; ResourceExhausted if every slot is leased or there are too many
-  // sessions; FailedPrecondition or DataLoss from DecodeSnapshot (the stored
-  // snapshot is left as it is); Unavailable from the store.
+  // revision; ResourceExhausted if every slot is leased, there are too many
+  // sessions or the tenant has all that it may; FailedPrecondition or DataLoss
+  // from DecodeSnapshot (the stored snapshot is left as it is); Unavailable
+  // from the store.
+  //
+  // If the request, by its id, is the one that made the session's revision, it
+  // is not to be carried out again: the lease is empty and repeated() has what
+  // it answered. InvalidArgument if it asks for something else under that id;
+  // FailedPrecondition if the answer was too long to be kept.
   absl::StatusOr<SessionLease> Acquire(const SessionKey& key,
                                        const AcquireOptions& options);
 
   // A zeroed slot and an empty record. Evicts an idle session if need be; does
   // not block on the store. ResourceExhausted if every slot is leased.
   absl::StatusOr<SessionLease> AcquireStateless();
+  // The same with the state of a preset, which is read from the store. NotFound
+  // if there is none; the errors of the store and of a snapshot as Acquire.
+  absl::StatusOr<SessionLease> AcquirePreset(const SessionKey& preset);
 
   // Writes the lease's state as revision + 1 and returns that revision; the
   // session is resident then. Blocks on the store. On an error the turn is
@@ -90,7 +83,10 @@ class SessionManager {
   // that was lost): read the session's revision before repeating it; Internal
   // if the session cannot be stored (CheckSession), as when the state has
   // overflowed. CHECKs that the lease is not stateless.
-  absl::StatusOr<uint64_t> Commit(SessionLease lease);
+  //
+  // `outcome`, if the request has an id, is stored with it in the same write.
+  absl::StatusOr<uint64_t> Commit(SessionLease lease,
+                                  const TurnOutcome& outcome = {});
 
   // The functions behind the Sessions service; all may block on the store.
   // NotFound if there is no such session; Unavailable and DataLoss from the
@@ -105,9 +101,20 @@ class SessionManager {
   // Aborted if a turn is running. OK, and nothing to do, if not resident.
   absl::StatusOr<SessionInfo> Suspend(const SessionKey& key);
   // `from` may be in a turn: its last committed revision is forked. Aborted if
-  // that is not the expected one, or if a turn is about to create `to`.
+  // that is not the expected one, or if a turn is about to create `to`. The
+  // TTL is that of `from` unless another is given.
   absl::StatusOr<SessionInfo> Fork(const SessionKey& from, const SessionKey& to,
-                                   std::optional<uint64_t> expected_revision);
+                                   std::optional<uint64_t> expected_revision,
+                                   std::optional<int64_t> ttl_ms = {});
+  // Goes back to an earlier revision: a commit of its own, whose state is that
+  // revision's, bit for bit. The session is resident then. Revision 0, the
+  // empty session, is always there; OutOfRange, naming the others that are
+  // kept, for one that is not. Aborted if a turn is running or at another
+  // revision than the expected one; ResourceExhausted and the errors of a
+  // snapshot as Acquire. On an error the session is as it was, but for
+  // Unavailable, as Commit.
+  absl::StatusOr<SessionInfo> Rewind(const SessionKey& key, uint64_t revision,
+                                     std::optional<uint64_t> expected_revision);
   // Aborted if a turn is running.
   absl::Status Delete(const SessionKey& key);
   // Renews the TTL, or sets another one, 0 for none. While a turn is running:
@@ -136,10 +143,6 @@ class SessionManager {
 // Whether Acquire or AcquireStateless failed because every slot is leased. That
 // passes; the ResourceExhausted of too many sessions does not.
 bool IsOutOfSlots(const absl::Status& status);
-
-// InvalidArgument, naming the rule, unless `id` is 1..128 characters of
-// A-Z a-z 0-9 . _ - and does not start with a dot. `field` is the request's.
-absl::Status ValidateSessionId(std::string_view id, std::string_view field);
 
 }  // namespace reprise
 

@@ -1,5 +1,6 @@
-// What SessionManager is made of, for its three source files alone:
-// session_manager.cc (turns), session_loading.cc, session_upkeep.cc.
+// What SessionManager is made of, for its source files alone:
+// session_manager.cc (turns), session_loading.cc, session_rewind.cc,
+// session_upkeep.cc.
 #ifndef SERVER_SESSION_MANAGER_IMPL_H_
 #define SERVER_SESSION_MANAGER_IMPL_H_
 
@@ -8,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,23 +31,46 @@ struct SessionManager::Impl {
   // How a session came to its slot.
   struct Resumed {
     ResumeSource source = ResumeSource::kNone;
-    std::string reason;
+    std::string reason = {};
+    // Nothing is to be resumed: the request was carried out before.
+    std::optional<TurnOutcome> repeated = {};
   };
   // Fills the claim's slot and record, wherever the session is. Errors as
   // SessionManager::Acquire; a resident session stays so then.
   absl::StatusOr<Resumed> Resume(SessionClaim& claim,
                                  const AcquireOptions& options);
+  // What the request answered before, if it made this revision; none if it is
+  // to be carried out. Errors as SessionManager::Acquire.
+  absl::StatusOr<std::optional<TurnOutcome>> FindOutcome(
+      const SessionKey& key, const StoredSession& stored,
+      const RequestIdentity& request);
   // Makes room if need be. ResourceExhausted if every slot is leased.
   absl::StatusOr<StateSlot> AcquireSlot();
+  // Reads a snapshot of this revision into a zeroed slot. The errors of
+  // DecodeSnapshot; DataLoss if it is of another.
+  absl::StatusOr<SessionRecord> Decode(const SessionKey& key,
+                                       std::string_view snapshot,
+                                       uint64_t revision, StateSlot& slot);
   // Gives the slot of a claimed session back; its snapshot goes to memory.
   void PutAway(SessionClaim claim, const std::string& note);
 
   // -- session_manager.cc --
 
-  absl::Status WriteCommit(SessionClaim& claim);
+  absl::Status WriteCommit(SessionClaim& claim, const RequestIdentity& request,
+                           std::string_view outcome);
   // Counts an error that has to do with a snapshot; others are not counted.
   void CountFailure(SnapshotOp op, const absl::Status& status);
   void UpdateGauges();
+
+  // -- session_rewind.cc --
+
+  absl::StatusOr<SessionInfo> Rewind(const SessionKey& key, uint64_t revision,
+                                     std::optional<uint64_t> expected_revision);
+  // The snapshot of a revision of the claimed session, and in `claim.stored`
+  // what the session is now.
+  absl::StatusOr<std::string> ReadRevision(
+      SessionClaim& claim, uint64_t revision,
+      std::optional<uint64_t> expected_revision);
 
   // -- session_upkeep.cc --
 
@@ -56,12 +81,17 @@ struct SessionManager::Impl {
   // It keeps the disk from filling without end, for which that is near enough,
   // and num_stored counts them, so that no more follow.
   absl::Status CheckRoomForOne() const;
+  // ResourceExhausted if the tenant has all the bytes that it may have or, for
+  // a new session, sessions. Nothing is reserved, as above. Errors of the
+  // store.
+  absl::Status CheckQuota(const std::string& tenant, bool new_session);
   absl::StatusOr<SessionInfo> PutNew(const SessionKey& key,
                                      StoredSession stored,
                                      const std::string& snapshot,
                                      const std::string& note);
   absl::StatusOr<SessionInfo> Fork(const SessionKey& from, const SessionKey& to,
-                                   std::optional<uint64_t> expected_revision);
+                                   std::optional<uint64_t> expected_revision,
+                                   std::optional<int64_t> ttl_ms);
   absl::Status Delete(const SessionKey& key);
   absl::StatusOr<SessionInfo> Touch(const SessionKey& key,
                                     std::optional<int64_t> ttl_ms);
@@ -94,12 +124,10 @@ struct SessionManager::Impl {
  private:
   struct Snapshot {
     StoredSession stored;
-    // shared: with the cache.
-    std::shared_ptr<const std::string> bytes;
+    std::shared_ptr<const std::string> bytes;  // shared: with the cache
     Resumed resumed;
   };
   absl::StatusOr<Snapshot> FindSnapshot(const SessionKey& key, bool in_memory);
-  absl::Status Decode(const Snapshot& snapshot, SessionClaim& claim);
   absl::StatusOr<Resumed> Load(SessionClaim& claim,
                                const AcquireOptions& options);
   absl::StatusOr<Resumed> StartNew(SessionClaim& claim,

@@ -39,6 +39,27 @@ absl::Status SessionManager::Impl::CheckRoomForOne() const {
                    " sessions, max_sessions is ", options.max_sessions));
 }
 
+absl::Status SessionManager::Impl::CheckQuota(const std::string& tenant,
+                                              bool new_session) {
+  const auto most_sessions = static_cast<uint64_t>(options.max_tenant_sessions);
+  const auto most_bytes = static_cast<uint64_t>(options.max_tenant_bytes);
+  if (most_sessions == 0 && most_bytes == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const SnapshotStore::Usage usage,
+                   store.GetTenantUsage(tenant));
+  if (new_session && most_sessions > 0 && usage.sessions >= most_sessions) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("tenant ", tenant, " has ", usage.sessions,
+                     " sessions, max_tenant_sessions is ", most_sessions));
+  }
+  if (most_bytes > 0 && usage.bytes >= most_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("tenant ", tenant, " has ", usage.bytes,
+                     " bytes of snapshots, max_tenant_bytes is ", most_bytes,
+                     "; delete sessions to go on"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SessionInfo> SessionManager::Impl::PutNew(
     const SessionKey& key, StoredSession stored, const std::string& snapshot,
     const std::string& note) {
@@ -65,6 +86,7 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::PutNew(
     return exists;
   }
   RETURN_IF_ERROR(CheckRoomForOne());
+  RETURN_IF_ERROR(CheckQuota(key.tenant, /*new_session=*/true));
   absl::StatusOr<StoredSession> put =
       store.Put(key, std::nullopt, stored, snapshot, {});
   if (absl::IsAborted(put.status())) return exists;
@@ -89,7 +111,7 @@ absl::StatusOr<SessionInfo> SessionManager::CreateSession(const SessionKey& key,
 
 absl::StatusOr<SessionInfo> SessionManager::Impl::Fork(
     const SessionKey& from, const SessionKey& to,
-    std::optional<uint64_t> expected_revision) {
+    std::optional<uint64_t> expected_revision, std::optional<int64_t> ttl_ms) {
   StoredSession stored;
   std::string snapshot;
   const absl::Status status = store.Get(from, &stored, &snapshot);
@@ -101,6 +123,7 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::Fork(
   RETURN_IF_ERROR(
       CheckExpectedRevision(from, stored.revision, expected_revision));
   stored.forked_from = from.id;
+  stored.ttl_ms = ttl_ms.value_or(stored.ttl_ms);
   stored.request_id.clear();
   stored.request_fingerprint = 0;
   return PutNew(to, std::move(stored), snapshot, "first turn since its fork");
@@ -108,8 +131,9 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::Fork(
 
 absl::StatusOr<SessionInfo> SessionManager::Fork(
     const SessionKey& from, const SessionKey& to,
-    std::optional<uint64_t> expected_revision) {
-  absl::StatusOr<SessionInfo> info = impl_->Fork(from, to, expected_revision);
+    std::optional<uint64_t> expected_revision, std::optional<int64_t> ttl_ms) {
+  absl::StatusOr<SessionInfo> info =
+      impl_->Fork(from, to, expected_revision, ttl_ms);
   impl_->metrics.CountSessionOp(SessionOp::kFork, info.ok());
   impl_->UpdateGauges();
   return info;

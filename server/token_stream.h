@@ -37,6 +37,8 @@ struct StartedEvent {
   ResumeSource resumed_from = ResumeSource::kNone;
   std::string resume_reason;
   uint64_t revision = 0;  // before this turn; 0 if stateless
+  // Of a turn that was carried out before and is only told again: its seed.
+  std::optional<uint64_t> repeated_seed;
   std::vector<SampledToken> prompt_logprobs;
 };
 

@@ -54,7 +54,10 @@ struct Turn {
 
   StartedEvent started;  // moved from when it was pushed
   ResumeSource source = ResumeSource::kNone;
+  uint64_t revision_before = 0;
+  int64_t prefix_tokens = 0;  // of the prompt, from the prefix cache
   TokenUsage usage;
+  TurnOutcome outcome;   // what was answered so far, if it is recorded
   absl::Status status;   // what the stream will be closed with
   absl::Status refusal;  // why it went back to the queue, if it did
   bool closed = false;   // its stream is; nothing is left to be done

@@ -38,7 +38,8 @@ struct TurnRequest {
   std::string request_id;
   std::string tenant;
   std::optional<SessionKey> session;  // none = stateless
-  SessionManager::AcquireOptions acquire;
+  std::optional<SessionKey> preset;   // that a stateless one begins with
+  AcquireOptions acquire;
   std::vector<int32_t> prompt;  // may be empty if the session has a token
   // Of a turn with messages on a session, which becomes `prompt` when the
   // session is leased: SettlePrompt.
@@ -69,6 +70,11 @@ int64_t PromptTokens(const TurnRequest& request);
 // Chooses the prompt of a turn with messages by the session that it is for. The
 // chosen one's error.
 absl::Status SettlePrompt(const SessionRecord& session, TurnRequest& request);
+
+// Whether the answer is stored with the session, to be repeated.
+inline bool RecordsOutcome(const TurnRequest& request) {
+  return !request.acquire.request.id.empty();
+}
 
 inline bool StreamsPrompt(const TurnRequest& request) {
   return request.prompt_logprobs == PromptLogprobs::kStreamed;

@@ -36,6 +36,35 @@ std::vector<float> FieldValues(const StateField& field, int64_t position,
   return values;
 }
 
+int64_t StateImage::BytesOf(const StateLayout& layout, int64_t position) {
+  int64_t bytes = 0;
+  for (const StateField& field : layout.fields()) {
+    bytes += static_cast<int64_t>(BytesInUse(field, position));
+  }
+  return bytes;
+}
+
+void StateImage::Save(const StateLayout& layout, int64_t position,
+                      const std::byte* slot) {
+  position_ = position;
+  bytes_.clear();
+  bytes_.reserve(static_cast<size_t>(BytesOf(layout, position)));
+  for (const StateField& field : layout.fields()) {
+    const std::byte* first = slot + field.offset;
+    bytes_.insert(bytes_.end(), first, first + BytesInUse(field, position));
+  }
+}
+
+void StateImage::Restore(const StateLayout& layout, std::byte* slot) const {
+  const std::byte* from = bytes_.data();
+  for (const StateField& field : layout.fields()) {
+    const size_t bytes = BytesInUse(field, position_);
+    std::memcpy(slot + field.offset, from, bytes);
+    from += bytes;
+  }
+  CHECK(from == bytes_.data() + bytes_.size());
+}
+
 void StateUndo::Save(const StateLayout& layout, int64_t position,
                      const std::byte* slot) {
   position_ = position;

@@ -21,6 +21,22 @@ void CopyState(const StateLayout& layout, int64_t position,
 std::vector<float> FieldValues(const StateField& field, int64_t position,
                                const std::byte* slot);
 
+// A whole state outside a slot.
+class StateImage {
+ public:
+  // That an image of a state after `position` tokens takes.
+  static int64_t BytesOf(const StateLayout& layout, int64_t position);
+
+  // Remembers the state in `slot`, in place of what was remembered before.
+  void Save(const StateLayout& layout, int64_t position, const std::byte* slot);
+  // Writes it to a zeroed slot of the same layout. CHECKs that it was saved.
+  void Restore(const StateLayout& layout, std::byte* slot) const;
+
+ private:
+  int64_t position_ = 0;
+  std::vector<std::byte> bytes_;  // of all fields, the rows in use
+};
+
 // Takes a slot back to where its session was some tokens ago. Fields that grow
 // with the context are not copied: tokens only add rows to them. So a copy of a
 // state of fixed size costs that size, and one of a KV cache costs nothing.

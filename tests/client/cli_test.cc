@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/client/cli_fixture.h"
 #include "tests/client/fake_server.h"
 #include "tests/client/process.h"
 #include "tests/support/temp_dir.h"
@@ -18,33 +19,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr char kBinary[] = REPRISE_BINARY_DIR "/reprise";
-
-struct Outcome {
-  int exit_code = 0;
-  std::string out;
-  std::string err;
-};
-
-class CliTest : public ::testing::Test {
- protected:
-  std::vector<std::string> Arguments(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(),
-                     {kBinary, "--server=" + server_.address()});
-    return arguments;
-  }
-  Outcome Run(const std::vector<std::string>& arguments,
-              const std::string& input = "") {
-    Process process(Arguments(arguments), Process::Streams::kPipes);
-    process.Write(input);
-    process.CloseInput();
-    const int exit_code = process.Wait();
-    return {exit_code, process.out(), process.err()};
-  }
-
-  FakeServer server_;
-};
 
 TEST_F(CliTest, CompletePrintsTheTextAndNothingElse) {
   server_.inference.SetAnswer(AnswerOf({"Let ", "there be"}));
@@ -221,6 +195,12 @@ TEST_F(CliTest, SessionCommandsSayWhatTheyDid) {
               StartsWith("t is a fork of s: "));
   EXPECT_THAT(Run({"sessions", "show", "t"}).out,
               HasSubstr("forked from:  s\n"));
+  EXPECT_EQ(Run({"sessions", "rewind", "t", "2", "--expected-revision=3"}).out,
+            "t is as it was at revision 2: revision 4, 40 tokens, 2.0 KiB\n");
+  EXPECT_EQ(server_.sessions.last_rewind().revision(), 2u);
+  EXPECT_EQ(server_.sessions.last_rewind().expected_revision(), 3u);
+  EXPECT_EQ(Run({"sessions", "rewind", "t", "9"}).err,
+            "reprise: OUT_OF_RANGE: not kept\n");
   EXPECT_EQ(Run({"sessions", "delete", "s", "t"}).out,
             "s is deleted\nt is deleted\n");
   EXPECT_EQ(Run({"sessions", "list", "--json"}).out, "{}\n");

@@ -118,6 +118,12 @@ TEST_F(ClientTest, CallsEveryMethodOfSessions) {
   fork.set_id("s");
   fork.set_new_id("t");
   EXPECT_EQ(client_->ForkSession(fork)->forked_from(), "s");
+  v1::RewindSessionRequest rewind;
+  rewind.set_id("t");
+  EXPECT_EQ(client_->RewindSession(rewind)->revision(), 1u);
+  rewind.set_revision(2);
+  EXPECT_EQ(client_->RewindSession(rewind).status(),
+            absl::OutOfRangeError("not kept"));
   v1::TouchSessionRequest touch;
   touch.set_id("t");
   EXPECT_EQ(client_->TouchSession(touch)->id(), "t");

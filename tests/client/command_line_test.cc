@@ -173,6 +173,35 @@ TEST_F(CommandLineTest, ReadsTheSessionCommands) {
   EXPECT_EQ(fork.fork.id(), "a");
   EXPECT_EQ(fork.fork.new_id(), "b");
   EXPECT_FALSE(ParseOk({"sessions", "fork", "a"}).fork.has_new_id());
+  const CommandLine rewind =
+      ParseOk({"sessions", "rewind", "a", "7", "--expected-revision=9"});
+  EXPECT_EQ(rewind.command, Command::kSessionsRewind);
+  EXPECT_EQ(rewind.rewind.id(), "a");
+  EXPECT_EQ(rewind.rewind.revision(), 7u);
+  EXPECT_EQ(rewind.rewind.expected_revision(), 9u);
+  EXPECT_FALSE(
+      ParseOk({"sessions", "rewind", "a", "0"}).rewind.has_expected_revision());
+  ExpectUsageError({"sessions", "rewind", "a"}, "REVISION is required");
+  ExpectUsageError({"sessions", "rewind", "a", "-1"}, "REVISION");
+  ExpectUsageError({"sessions", "rewind", "a", "last"},
+                   "REVISION: 'last' is not a whole number from 0 to ");
+}
+
+TEST_F(CommandLineTest, ReadsThePresetCommands) {
+  EXPECT_EQ(ParseOk({"presets", "list"}).command, Command::kPresetsList);
+  const CommandLine save = ParseOk({"presets", "save", "p", "s"});
+  EXPECT_EQ(save.command, Command::kPresetsSave);
+  EXPECT_EQ(save.save_preset.name(), "p");
+  EXPECT_EQ(save.save_preset.session_id(), "s");
+  EXPECT_THAT(ParseOk({"presets", "delete", "a", "b"}).ids,
+              ElementsAre("a", "b"));
+  EXPECT_EQ(ParseOk({"complete", "x", "--preset=p"}).request.preset(), "p");
+  const CommandLine chat = ParseOk({"chat", "--preset=p", "--session=s"});
+  EXPECT_EQ(chat.preset, "p");
+  EXPECT_EQ(chat.request.session_id(), "s");
+  ExpectUsageError({"complete", "x", "--preset=p", "--session=s"}, "excludes");
+  ExpectUsageError({"presets", "save", "p"}, "ID is required");
+  ExpectUsageError({"presets", "delete", "\xff"}, "NAME is not UTF-8");
 }
 
 TEST_F(CommandLineTest, RefusesNumbersThatAreNoneAndSaysTheRange) {
@@ -229,11 +258,12 @@ TEST_F(CommandLineTest, RefusesOptionsThatAreNotUtf8ByName) {
   ExpectUsageError({"sessions", "show", "\xff"}, "ID" + text);
   ExpectUsageError({"sessions", "fork", "\xff"}, "ID" + text);
   ExpectUsageError({"sessions", "fork", "a", "\xff"}, "NEW_ID" + text);
+  ExpectUsageError({"sessions", "rewind", "\xff", "1"}, "ID" + text);
 }
 
 TEST_F(CommandLineTest, WhatIsNoCommandIsNamedAndTheCommandsListed) {
   const std::string list =
-      "the commands are complete, chat, sessions, score, "
+      "the commands are complete, chat, sessions, presets, score, "
       "tokenize, inspect, model";
   ExpectUsageError({"bogus"}, "'bogus' is no command; " + list);
   ExpectUsageError({"--json", "bogus", "x"}, "'bogus' is no command; ");
@@ -241,7 +271,7 @@ TEST_F(CommandLineTest, WhatIsNoCommandIsNamedAndTheCommandsListed) {
   ExpectUsageError({"--bogus"}, "no such option: --bogus");
   ExpectUsageError({"sessions", "bogus"},
                    "'bogus' is no sessions command; the commands are list, "
-                   "show, suspend, resume, fork, delete");
+                   "show, suspend, resume, fork, rewind, delete");
 }
 
 TEST_F(CommandLineTest, WithJsonAUsageErrorIsOneLine) {

@@ -212,6 +212,26 @@ grpc::Status FakeSessions::Fork(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+v1::RewindSessionRequest FakeSessions::last_rewind() const {
+  MutexLock lock(mu_);
+  return last_rewind_;
+}
+
+grpc::Status FakeSessions::Rewind(grpc::ServerContext*,
+                                  const v1::RewindSessionRequest* request,
+                                  v1::Session* response) {
+  MutexLock lock(mu_);
+  last_rewind_ = *request;
+  const grpc::Status status = Find(request->id(), response);
+  if (!status.ok()) return status;
+  if (request->revision() > response->revision()) {
+    return grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "not kept");
+  }
+  response->set_revision(response->revision() + 1);
+  sessions_[response->id()] = *response;
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeSessions::Delete(grpc::ServerContext*,
                                   const v1::DeleteSessionRequest* request,
                                   v1::DeleteSessionResponse*) {
@@ -220,6 +240,39 @@ grpc::Status FakeSessions::Delete(grpc::ServerContext*,
   const grpc::Status status = Find(request->id(), &session);
   sessions_.erase(request->id());
   return status;
+}
+
+grpc::Status FakeSessions::SavePreset(grpc::ServerContext*,
+                                      const v1::SavePresetRequest* request,
+                                      v1::Preset* response) {
+  MutexLock lock(mu_);
+  v1::Session session;
+  const grpc::Status status = Find(request->session_id(), &session);
+  if (!status.ok()) return status;
+  response->set_name(request->name());
+  response->set_from_session(session.id());
+  response->set_tokens(session.tokens());
+  response->set_snapshot_bytes(session.snapshot_bytes());
+  presets_[request->name()] = *response;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeSessions::DeletePreset(grpc::ServerContext*,
+                                        const v1::DeletePresetRequest* request,
+                                        v1::DeletePresetResponse*) {
+  MutexLock lock(mu_);
+  if (presets_.erase(request->name()) > 0) return grpc::Status::OK;
+  return grpc::Status(grpc::StatusCode::NOT_FOUND, "no such preset");
+}
+
+grpc::Status FakeSessions::ListPresets(grpc::ServerContext*,
+                                       const v1::ListPresetsRequest*,
+                                       v1::ListPresetsResponse* response) {
+  MutexLock lock(mu_);
+  for (const auto& [name, preset] : presets_) {
+    *response->add_presets() = preset;
+  }
+  return grpc::Status::OK;
 }
 
 grpc::Status FakeSessions::Touch(grpc::ServerContext*,

@@ -69,7 +69,7 @@ class FakeInference final : public v1::Inference::Service {
 class FakeSessions final : public v1::Sessions::Service {
  public:
   void Put(const v1::Session& session);
-
+  v1::RewindSessionRequest last_rewind() const;
   grpc::Status Create(grpc::ServerContext* context,
                       const v1::CreateSessionRequest* request,
                       v1::Session* response) override;
@@ -91,9 +91,21 @@ class FakeSessions final : public v1::Sessions::Service {
   grpc::Status Fork(grpc::ServerContext* context,
                     const v1::ForkSessionRequest* request,
                     v1::Session* response) override;
+  grpc::Status Rewind(grpc::ServerContext* context,
+                      const v1::RewindSessionRequest* request,
+                      v1::Session* response) override;
   grpc::Status Delete(grpc::ServerContext* context,
                       const v1::DeleteSessionRequest* request,
                       v1::DeleteSessionResponse* response) override;
+  grpc::Status SavePreset(grpc::ServerContext* context,
+                          const v1::SavePresetRequest* request,
+                          v1::Preset* response) override;
+  grpc::Status DeletePreset(grpc::ServerContext* context,
+                            const v1::DeletePresetRequest* request,
+                            v1::DeletePresetResponse* response) override;
+  grpc::Status ListPresets(grpc::ServerContext* context,
+                           const v1::ListPresetsRequest* request,
+                           v1::ListPresetsResponse* response) override;
   grpc::Status Touch(grpc::ServerContext* context,
                      const v1::TouchSessionRequest* request,
                      v1::Session* response) override;
@@ -104,6 +116,8 @@ class FakeSessions final : public v1::Sessions::Service {
 
   mutable Mutex mu_;
   std::map<std::string, v1::Session> sessions_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, v1::Preset> presets_ ABSL_GUARDED_BY(mu_);
+  v1::RewindSessionRequest last_rewind_ ABSL_GUARDED_BY(mu_);
 };
 
 // Listens on a free loopback port for as long as it lives.

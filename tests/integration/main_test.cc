@@ -186,6 +186,72 @@ TEST_P(SurvivalTest, SessionContinuesBitForBitInAnotherProcess) {
   EXPECT_EQ(logprobs(resumed), logprobs(uninterrupted));
 }
 
+// A rewind, too, is on the disk before it is answered, and what it went back to
+// is the state of that moment, bit for bit.
+TEST(MainTest, ARewoundSessionContinuesBitForBitAfterAKill) {
+  const TempDir dir;
+  v1::GenerateRequest second = SessionRequest("s", " and then", 60);
+  second.mutable_output()->set_logprobs(3);
+  Completion said;
+  {
+    ServerProcess before({kModel, RocksDb(dir)});
+    ASSERT_TRUE(before.AwaitReady());
+    const auto stub = before.NewStub();
+    Generate(*stub, SessionRequest("s", "Once upon a", 40));
+    said = Generate(*stub, second);
+    Generate(*stub, SessionRequest("s", " at last", 20));
+    v1::RewindSessionRequest rewind;
+    rewind.set_id("s");
+    rewind.set_revision(1);
+    grpc::ClientContext context;
+    v1::Session session;
+    const grpc::Status status =
+        before.NewSessionsStub()->Rewind(&context, rewind, &session);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(session.revision(), 4u);
+    before.Signal(SIGKILL);
+    before.Wait();
+  }
+  ServerProcess after({kModel, RocksDb(dir)});
+  ASSERT_TRUE(after.AwaitReady());
+  const Completion again = Generate(*after.NewStub(), second);
+  ASSERT_TRUE(again.status.ok()) << again.status.error_message();
+  EXPECT_EQ(again.started.revision(), 4u);
+  EXPECT_EQ(again.started.cached_tokens(), said.started.cached_tokens());
+  EXPECT_EQ(again.token_ids, said.token_ids);
+  EXPECT_EQ(again.text, said.text);
+  EXPECT_EQ(again.logprobs, said.logprobs);
+  EXPECT_EQ(again.finished.at(0).revision(), 5u);
+}
+
+// Whoever did not hear of its end sends the same request again.
+TEST(MainTest, ARequestIsAnsweredAgainAfterAKill) {
+  const TempDir dir;
+  v1::GenerateRequest request = SessionRequest("s", "Once upon a", 40);
+  request.set_request_id("r");
+  Completion first;
+  {
+    ServerProcess before({kModel, RocksDb(dir)});
+    ASSERT_TRUE(before.AwaitReady());
+    first = Generate(*before.NewStub(), request);
+    ASSERT_TRUE(first.status.ok()) << first.status.error_message();
+    before.Signal(SIGKILL);
+    before.Wait();
+  }
+  ServerProcess after({kModel, RocksDb(dir)});
+  ASSERT_TRUE(after.AwaitReady());
+  const Completion again = Generate(*after.NewStub(), request);
+  ASSERT_TRUE(again.status.ok()) << again.status.error_message();
+  EXPECT_TRUE(again.started.repeated());
+  EXPECT_EQ(again.token_ids, first.token_ids);
+  EXPECT_EQ(again.text, first.text);
+  EXPECT_EQ(again.finished.at(0).revision(), 1u);
+  EXPECT_EQ(MetricValue(HttpBody(HttpGetMetrics(after.metrics_port())),
+                        "reprise_generated_tokens_total{model="
+                        "\"linear_attn_elu\"}"),
+            0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ends, SurvivalTest,
                          ::testing::Values(SurvivalCase{SIGTERM, "f32"},
                                            SurvivalCase{SIGTERM, "bf16"},

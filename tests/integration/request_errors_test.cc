@@ -191,7 +191,7 @@ constexpr Case kCases[] = {
     {"MessagesWithoutATemplate",
      [](R& r) { r.mutable_messages()->add_messages()->set_role("user"); },
      grpc::StatusCode::FAILED_PRECONDITION, "messages", "no chat template"},
-    {"Preset", [](R& r) { r.set_preset("p"); }, kUnbuilt, "preset"},
+    {"PresetPath", [](R& r) { r.set_preset("../p"); }, kInvalid, "preset"},
     {"Snapshot", [](R& r) { r.set_snapshot("s"); }, kUnbuilt, "snapshot"},
 };
 

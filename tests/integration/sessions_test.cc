@@ -5,7 +5,7 @@
 #include <future>
 #include <string>
 
-#include "tests/support/test_server.h"
+#include "tests/integration/sessions_fixture.h"
 
 namespace reprise {
 namespace {
@@ -13,49 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-
-class SessionsTest : public ::testing::Test {
- protected:
-  Completion Turn(const std::string& session, const std::string& text,
-                  uint32_t tokens) {
-    return Generate(server_.inference(), SessionRequest(session, text, tokens));
-  }
-
-  // Calls a method of the stub and checks its code.
-  template <typename Response, typename Method, typename Request>
-  Response Call(Method method, const Request& request,
-                grpc::StatusCode code = grpc::StatusCode::OK) {
-    grpc::ClientContext context;
-    Response response;
-    status_ = (server_.sessions().*method)(&context, request, &response);
-    EXPECT_EQ(status_.error_code(), code) << status_.error_message();
-    return response;
-  }
-  using Stub = v1::Sessions::Stub;
-  template <typename Request>
-  static Request Named(const std::string& id) {
-    Request request;
-    request.set_id(id);
-    return request;
-  }
-  v1::Session Get(const std::string& id,
-                  grpc::StatusCode code = grpc::StatusCode::OK) {
-    return Call<v1::Session>(&Stub::Get, Named<v1::GetSessionRequest>(id),
-                             code);
-  }
-  v1::Session Suspend(const std::string& id,
-                      grpc::StatusCode code = grpc::StatusCode::OK) {
-    return Call<v1::Session>(&Stub::Suspend,
-                             Named<v1::SuspendSessionRequest>(id), code);
-  }
-
-  TestServer server_;
-  grpc::Status status_;
-};
-
-constexpr auto kNotFound = grpc::StatusCode::NOT_FOUND;
-constexpr auto kAborted = grpc::StatusCode::ABORTED;
-constexpr auto kInvalidArgument = grpc::StatusCode::INVALID_ARGUMENT;
 
 TEST_F(SessionsTest, SecondTurnContinuesWithoutReadingTheFirstAgain) {
   const Completion first = Turn("s", "abc d", 10);
@@ -379,10 +336,6 @@ TEST_F(SessionsTest, ListComesInPages) {
 
 TEST_F(SessionsTest, CallsNotBuiltYetSaySo) {
   constexpr auto kUnimplemented = grpc::StatusCode::UNIMPLEMENTED;
-  Call<v1::Session>(&Stub::Rewind, v1::RewindSessionRequest(), kUnimplemented);
-  Call<v1::ListPresetsResponse>(&Stub::ListPresets, v1::ListPresetsRequest(),
-                                kUnimplemented);
-  EXPECT_FALSE(status_.error_message().empty());
   {
     grpc::ClientContext context;
     auto reader = server_.sessions().Export(&context, {});

@@ -289,6 +289,7 @@ class SoakTest : public ::testing::Test {
       {"--model=" REPRISE_SOURCE_DIR "/models/embedded",
        "--store=rocksdb:" + dir_.path() + "/sessions",
        "--slots=" + std::to_string(kSlots),
+       "--prefix-cache=8MiB",  // filled soon, so that memory can settle
        "--slow-reader-timeout=" + std::to_string(kSlowReaderMs) + "ms"}};
   Scenario scenario_;
   std::promise<void> read_on_;

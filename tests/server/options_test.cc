@@ -263,6 +263,23 @@ TEST(OptionsTest, WrongVariableIsRefusedByItsFlag) {
               AllOf(HasSubstr("--threads"), HasSubstr("'x'")));
 }
 
+TEST(OptionsTest, WhatSessionsMayTakeIsSet) {
+  const ServerOptions none = ParseOk({});
+  EXPECT_EQ(none.checkpoint_bytes, 64 << 20);
+  EXPECT_EQ(none.prefix_cache_bytes, 256 << 20);
+  EXPECT_EQ(none.max_tenant_sessions, 0);
+  EXPECT_EQ(none.max_tenant_bytes, 0);
+  const ServerOptions o =
+      ParseOk({"--checkpoint-bytes=0", "--prefix-cache=3KiB",
+               "--max-tenant-sessions=7", "--max-tenant-bytes=2GiB"});
+  EXPECT_EQ(o.checkpoint_bytes, 0);
+  EXPECT_EQ(o.prefix_cache_bytes, 3 << 10);
+  EXPECT_EQ(o.max_tenant_sessions, 7);
+  EXPECT_EQ(o.max_tenant_bytes, int64_t{2} << 30);
+  EXPECT_THAT(ParseWrong({"--checkpoint-bytes=-1"}),
+              AllOf(HasSubstr("--checkpoint-bytes"), HasSubstr("'-1'")));
+}
+
 TEST(OptionsTest, HelpShowsDefaultsGroupsAndAnExample) {
   const auto parsed = Parse({"--help"});
   const auto* exit = std::get_if<ExitRequest>(&parsed);

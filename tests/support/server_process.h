@@ -91,14 +91,21 @@ class ServerProcess {
   int metrics_port() const { return metrics_; }
 
   std::unique_ptr<v1::Inference::Stub> NewStub() const {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return v1::Inference::NewStub(grpc::CreateCustomChannel(
-        "127.0.0.1:" + std::to_string(grpc_port_),
-        grpc::InsecureChannelCredentials(), arguments));
+    return v1::Inference::NewStub(NewChannel());
+  }
+  std::unique_ptr<v1::Sessions::Stub> NewSessionsStub() const {
+    return v1::Sessions::NewStub(NewChannel());
   }
 
  private:
+  std::shared_ptr<grpc::Channel> NewChannel() const {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(grpc_port_),
+                                     grpc::InsecureChannelCredentials(),
+                                     arguments);
+  }
+
   bool Ended() {
     int status = 0;
     if (running_ && waitpid(pid_, &status, WNOHANG) == pid_) {

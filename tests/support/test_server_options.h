@@ -26,6 +26,9 @@ inline SessionManagerOptions ManagerOptionsOf(const ServerOptions& options) {
   manager.memory_tier_bytes = options.memory_tier_bytes;
   manager.idle_timeout_ms = options.idle_timeout_ms;
   manager.max_sessions = options.max_sessions;
+  manager.checkpoint_bytes = options.checkpoint_bytes;
+  manager.max_tenant_sessions = options.max_tenant_sessions;
+  manager.max_tenant_bytes = options.max_tenant_bytes;
   return manager;
 }
 
@@ -37,6 +40,7 @@ inline SchedulerOptions SchedulerOptionsOf(const ServerOptions& options) {
   scheduling.max_queued_tokens = options.max_queued_tokens;
   scheduling.queue_timeout_ms = options.queue_timeout_ms;
   scheduling.slow_reader_timeout_ms = options.slow_reader_timeout_ms;
+  scheduling.prefix_cache_bytes = options.prefix_cache_bytes;
   return scheduling;
 }
 

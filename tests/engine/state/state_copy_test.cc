@@ -83,6 +83,24 @@ TEST_F(StateCopyTest, CopiesWhatIsInUseAndNothingElse) {
   }
 }
 
+TEST_F(StateCopyTest, AnImageIsTheWholeStateInAnotherSlot) {
+  for (const int64_t position : {0, 1, 4, 7, 16}) {
+    StateImage image;
+    image.Save(layout_, 9, SlotAfter(9).data());  // and forgets it
+    image.Save(layout_, position, SlotAfter(position).data());
+    Slot to = NewSlot();
+    image.Restore(layout_, to.data());
+    ExpectSameState(position, SlotAfter(position), to);
+    if (position == 16) continue;
+    Consume(to, position, 0);
+    ExpectSameState(position + 1, SlotAfter(position + 1), to);
+  }
+  // 3 floats, 2 for each token, 2 for each of the last 4.
+  EXPECT_EQ(StateImage::BytesOf(layout_, 0), 4 * 3);
+  EXPECT_EQ(StateImage::BytesOf(layout_, 3), 4 * (3 + 6 + 6));
+  EXPECT_EQ(StateImage::BytesOf(layout_, 16), 4 * (3 + 32 + 8));
+}
+
 TEST_F(StateCopyTest, UndoGoesBackAndTheSessionTakesAnotherTurn) {
   for (const int64_t saved : {0, 1, 3, 4, 9}) {
     for (const int64_t tokens : {0, 1, 5}) {

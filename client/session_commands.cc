@@ -1,0 +1,138 @@
+#include "client/session_commands.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "client/number_option.h"
+
+namespace reprise {
+namespace {
+
+constexpr char kSessionsFooter[] =
+    "A session is in a slot of the server (resident), as bytes in its memory,\n"
+    "or only in its store (suspended). The next turn brings it back by "
+    "itself.\n"
+    "\n"
+    "Examples:\n"
+    "  reprise sessions list\n"
+    "  reprise sessions suspend genesis\n"
+    "  reprise sessions fork genesis genesis-2\n"
+    "  reprise sessions show genesis\n"
+    "  reprise sessions rewind genesis 1\n"
+    "  reprise sessions delete genesis genesis-2";
+
+constexpr char kPresetsFooter[] =
+    "A preset never changes. `complete --preset` goes on from it and keeps\n"
+    "nothing, `chat --preset` makes a session that begins with it.\n"
+    "\n"
+    "Examples:\n"
+    "  reprise presets save helper genesis\n"
+    "  reprise complete 'And God said' --preset=helper\n"
+    "  reprise chat --preset=helper";
+
+void AddIds(CLI::App& app, CommandLine& line) {
+  app.add_option("ID", line.ids, "Sessions")->type_name("")->required();
+}
+
+void AddRewind(CLI::App& sessions, CommandLine& line) {
+  CLI::App& app = AddCommand(sessions, "rewind",
+                             "Goes back to an earlier revision of a session",
+                             Command::kSessionsRewind, line);
+  app.add_option_function<std::string>(
+         "ID", [&line](const std::string& id) { line.rewind.set_id(id); },
+         "The session")
+      ->type_name("")
+      ->required();
+  AddNumber<uint64_t>(app, "Options", "REVISION",
+                      "One that `reprise sessions show ID` lists, or 0",
+                      [&line](uint64_t n) { line.rewind.set_revision(n); })
+      ->required();
+  AddNumber<uint64_t>(
+      app, "Options", "--expected-revision",
+      "Refuses if the session is at another revision",
+      [&line](uint64_t n) { line.rewind.set_expected_revision(n); });
+  app.footer(
+      "The state is that of the revision, bit for bit, and a new revision is\n"
+      "made of it: a number never means two states, and one can go forward\n"
+      "again the same way.");
+}
+
+}  // namespace
+
+CLI::App& AddCommand(CLI::App& parent, const std::string& name,
+                     const std::string& description, Command command,
+                     CommandLine& line) {
+  CLI::App* app = parent.add_subcommand(name, description);
+  app->callback([&line, command] { line.command = command; });
+  return *app;
+}
+
+void AddSessions(CLI::App& root, CommandLine& line) {
+  CLI::App* app = root.add_subcommand("sessions", "Looks after sessions");
+  app->require_subcommand(1);
+  app->footer(kSessionsFooter);
+  CLI::App& list = AddCommand(*app, "list", "Lists all sessions",
+                              Command::kSessionsList, line);
+  AddNumber<uint32_t>(list, "Options", "--page-size",
+                      "Sessions in a table or line, 1..1000 [100]",
+                      [&line](uint32_t n) { line.page_size = n; },
+                      {.min = 1, .max = 1000});
+  AddIds(
+      AddCommand(*app, "show", "Shows sessions", Command::kSessionsShow, line),
+      line);
+  AddIds(AddCommand(*app, "suspend", "Puts sessions away in the store",
+                    Command::kSessionsSuspend, line),
+         line);
+  AddIds(AddCommand(*app, "resume", "Brings sessions back to a slot now",
+                    Command::kSessionsResume, line),
+         line);
+  CLI::App& fork =
+      AddCommand(*app, "fork", "Makes a second session that goes on from here",
+                 Command::kSessionsFork, line);
+  fork.add_option_function<std::string>(
+          "ID", [&line](const std::string& id) { line.fork.set_id(id); },
+          "The session")
+      ->type_name("")
+      ->required();
+  fork.add_option_function<std::string>(
+          "NEW_ID",
+          [&line](const std::string& id) { line.fork.set_new_id(id); },
+          "The name of the new one [drawn]")
+      ->type_name("");
+  AddRewind(*app, line);
+  AddIds(AddCommand(*app, "delete", "Deletes sessions for good",
+                    Command::kSessionsDelete, line),
+         line);
+}
+
+void AddPresets(CLI::App& root, CommandLine& line) {
+  CLI::App* app = root.add_subcommand(
+      "presets", "Looks after presets, named states to start from");
+  app->require_subcommand(1);
+  app->footer(kPresetsFooter);
+  AddCommand(*app, "list", "Lists all presets", Command::kPresetsList, line);
+  CLI::App& save = AddCommand(*app, "save", "Makes a preset of a session",
+                              Command::kPresetsSave, line);
+  save.add_option_function<std::string>(
+          "NAME",
+          [&line](const std::string& name) { line.save_preset.set_name(name); },
+          "The preset")
+      ->type_name("")
+      ->required();
+  save.add_option_function<std::string>(
+          "ID",
+          [&line](const std::string& id) {
+            line.save_preset.set_session_id(id);
+          },
+          "The session, which stays")
+      ->type_name("")
+      ->required();
+  AddCommand(*app, "delete", "Deletes presets for good",
+             Command::kPresetsDelete, line)
+      .add_option("NAME", line.ids, "Presets")
+      ->type_name("")
+      ->required();
+}
+
+}  // namespace reprise
