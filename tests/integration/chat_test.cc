@@ -68,9 +68,9 @@ class Folder {
 class ChatTest : public ::testing::Test {
  protected:
   void Serve() {
-    server_ = std::make_unique<ServerProcess>(
-        std::vector<std::string>{"--model=" + folder_.dir().path(),
-                                 "--store=memory:", "--log-level=debug"});
+    server_ = std::make_unique<ServerProcess>(std::vector<std::string>{
+        "--model=" + folder_.dir().path(),
+        "--store=memory:", "--prefix-cache=0", "--log-level=debug"});
     ASSERT_TRUE(server_->AwaitReady());
     stub_ = server_->NewStub();
   }
