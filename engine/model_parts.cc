@@ -41,6 +41,7 @@ absl::StatusOr<ModelParts> BuildModelParts(const ModelDescription& model,
       ASSIGN_OR_RETURN(Norm norm, Norm::Create(d.norm, model.d_model, weights));
       ASSIGN_OR_RETURN(std::unique_ptr<Mixer> mixer,
                        MakeMixer(d.mixer, context));
+      RETURN_IF_ERROR(layout.status());
       sublayers.push_back(
           {d.norm_placement, std::move(norm), std::move(mixer)});
     }

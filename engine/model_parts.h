@@ -37,7 +37,8 @@ struct ModelParts {
 
 // Makes all parts of `model` of `weights`, which it asks for every tensor that
 // the model has, and reserves what they work in in `scratch`. States have room
-// for `max_context` tokens where they grow. Fails as Weights does.
+// for `max_context` tokens where they grow. Fails as Weights does, and with
+// InvalidArgument if the state is beyond StateLayout::kMaxSlotBytes.
 absl::StatusOr<ModelParts> BuildModelParts(const ModelDescription& model,
                                            int64_t max_context,
                                            Weights& weights, Scratch& scratch);

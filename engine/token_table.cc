@@ -3,16 +3,13 @@
 #include <utility>
 
 #include "engine/base/bytes.h"
+#include "engine/base/hash.h"
 #include "engine/base/log.h"
 
 namespace reprise {
 
 uint64_t TokenizerFingerprint(std::string_view description) {
-  uint64_t hash = 0xCBF29CE484222325;
-  for (const char byte : description) {
-    hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001B3;
-  }
-  return hash;
+  return Fnv1a(description);
 }
 
 std::string_view TableTokenizer::TokenBytes(int32_t id) const {

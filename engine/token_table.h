@@ -13,7 +13,7 @@
 
 namespace reprise {
 
-// FNV-1a (Fowler, Noll, Vo; 64 bits) of the description of a tokenizer.
+// Of the description of a tokenizer: its Fnv1a.
 uint64_t TokenizerFingerprint(std::string_view description);
 
 // A tokenizer but for Encode. Its maker fills it, then it is immutable and

@@ -279,7 +279,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
               .o = std::move(o)};
   parts.k_offset = AddField(d, "attn_k", context);
   parts.v_offset = AddField(d, "attn_v", context);
-  parts.capacity = context.layout.fields().back().shape[0];
+  parts.capacity = d.window > 0 ? d.window : context.layout.context_rows();
   return std::make_unique<SoftmaxAttention>(std::move(parts));
 }
 

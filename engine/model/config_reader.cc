@@ -64,6 +64,15 @@ T ConfigReader::Fallback(std::string_view field,
   return *fallback;
 }
 
+void ConfigReader::RefuseFallback(std::string_view field,
+                                  const std::string& number,
+                                  std::string_view kind,
+                                  const std::string& limits) {
+  Refuse(field,
+         absl::StrCat("is absent, which makes it ", number,
+                      " here; it must be a ", ToAbsl(kind), " in ", limits));
+}
+
 bool ConfigReader::Has(std::string_view field) {
   return Find(field) != nullptr;
 }
@@ -89,8 +98,12 @@ int64_t ConfigReader::CheckedInt(std::string_view field, const json& value,
 int64_t ConfigReader::Int(std::string_view field, int64_t min, int64_t max,
                           std::optional<int64_t> fallback) {
   const json* value = Find(field);
-  if (value == nullptr) return Fallback(field, fallback, min);
-  return CheckedInt(field, *value, min, max);
+  if (value != nullptr) return CheckedInt(field, *value, min, max);
+  const int64_t number = Fallback(field, fallback, min);
+  if (number >= min && number <= max) return number;
+  RefuseFallback(field, absl::StrCat(number), "whole number",
+                 absl::StrCat(min, "..", max));
+  return min;
 }
 
 double ConfigReader::CheckedNumber(std::string_view field, const json& value,
@@ -107,8 +120,12 @@ double ConfigReader::CheckedNumber(std::string_view field, const json& value,
 double ConfigReader::Number(std::string_view field, double min, double max,
                             std::optional<double> fallback) {
   const json* value = Find(field);
-  if (value == nullptr) return Fallback(field, fallback, min);
-  return CheckedNumber(field, *value, min, max);
+  if (value != nullptr) return CheckedNumber(field, *value, min, max);
+  const double number = Fallback(field, fallback, min);
+  if (number >= min && number <= max) return number;
+  RefuseFallback(field, absl::StrCat(number), "number",
+                 absl::StrCat(min, "..", max));
+  return min;
 }
 
 std::vector<double> ConfigReader::NumberList(std::string_view field, double min,

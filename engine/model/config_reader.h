@@ -22,7 +22,8 @@ namespace reprise {
 // fields and asks for status() once, before it uses any of them. Errors are
 // InvalidArgument and name the file and the field.
 //
-// A read without a fallback needs the field. JSON null counts as absent. A
+// A read without a fallback needs the field; a fallback has the limits of a
+// value that is there. JSON null counts as absent. A
 // field "outer.inner" is the field "inner" of the object in the field "outer".
 class ConfigReader {
  public:
@@ -72,6 +73,8 @@ class ConfigReader {
   const nlohmann::json* Find(std::string_view field);
   template <typename T>
   T Fallback(std::string_view field, const std::optional<T>& fallback, T least);
+  void RefuseFallback(std::string_view field, const std::string& number,
+                      std::string_view kind, const std::string& limits);
   double CheckedNumber(std::string_view field, const nlohmann::json& value,
                        double min, double max);
   int64_t CheckedInt(std::string_view field, const nlohmann::json& value,

@@ -12,6 +12,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/kernels/state_kernels.h"
 #include "engine/model/adapters.h"
+#include "engine/model/config_checks.h"
 #include "engine/model/fla_config.h"
 #include "engine/model/json_text.h"
 #include "engine/model/linear_attention_description.h"
@@ -73,12 +74,7 @@ LinearAttentionDescription ReadLinearAttention(ConfigReader& config,
                                                const FlaConfig& common) {
   LinearAttentionDescription d;
   d.heads = config.Int("num_heads", 1, kMaxWidth);
-  d.kv_heads = config.Int("num_kv_heads", 1, kMaxWidth, /*fallback=*/d.heads);
-  if (d.heads % d.kv_heads != 0) {
-    config.Refuse("num_kv_heads",
-                  absl::StrCat("is ", d.kv_heads, ", which does not divide ",
-                               "num_heads = ", d.heads));
-  }
+  d.kv_heads = ReadKvHeads(config, "num_kv_heads", "num_heads", d.heads);
   d.key_dim = ReadFlaHeadDim(config, "expand_k", common.hidden_size, d.heads);
   d.value_dim = ReadFlaHeadDim(config, "expand_v", common.hidden_size, d.heads);
   d.feature_map = ReadFeatureMap(config);

@@ -9,6 +9,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/kernels/attention_kernels.h"
 #include "engine/model/adapters.h"
+#include "engine/model/config_checks.h"
 #include "engine/model/fla_config.h"
 #include "engine/model/softmax_attention_description.h"
 
@@ -24,12 +25,7 @@ SoftmaxAttentionDescription ReadAttention(ConfigReader& config,
                                           int64_t hidden_size) {
   SoftmaxAttentionDescription d;
   d.heads = config.Int("num_heads", 1, kMaxWidth);
-  d.kv_heads = config.Int("num_kv_heads", 1, kMaxWidth, /*fallback=*/d.heads);
-  if (d.heads % d.kv_heads != 0) {
-    config.Refuse("num_kv_heads",
-                  absl::StrCat("is ", d.kv_heads, ", which does not divide ",
-                               "num_heads = ", d.heads));
-  }
+  d.kv_heads = ReadKvHeads(config, "num_kv_heads", "num_heads", d.heads);
   d.head_dim = hidden_size / d.heads;
   if (hidden_size % d.heads != 0 || d.head_dim % 2 != 0 ||
       d.head_dim > kMaxHeadDim) {

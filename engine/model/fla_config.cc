@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/model/adapters.h"
+#include "engine/model/config_checks.h"
 #include "engine/model/ffn_descriptions.h"
 #include "engine/model/fla_attention.h"
 #include "engine/model/json_text.h"
@@ -48,7 +49,9 @@ FlaConfig ReadFlaConfig(ConfigReader& config, const FlaDefaults& defaults) {
   } else {
     const double ratio =
         config.Number("hidden_ratio", 1e-3, 64, defaults.hidden_ratio);
-    result.ffn_width = DerivedFfnWidth(result.hidden_size, ratio);
+    result.ffn_width =
+        CheckedWidth(config, "hidden_ratio", "feed-forward parts",
+                     DerivedFfnWidth(result.hidden_size, ratio));
     result.ffn_fields = "hidden_size and hidden_ratio";
   }
   const std::string activation = config.String("hidden_act", "swish");

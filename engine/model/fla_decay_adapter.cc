@@ -11,6 +11,7 @@
 #include "engine/kernels/short_conv_kernel.h"
 #include "engine/kernels/state_kernels.h"
 #include "engine/model/adapters.h"
+#include "engine/model/config_checks.h"
 #include "engine/model/decay_descriptions.h"
 #include "engine/model/fla_config.h"
 #include "engine/model/json_text.h"
@@ -48,21 +49,12 @@ DecayAttentionDescription ReadAttention(ConfigReader& config,
                                         const Defaults& defaults) {
   DecayAttentionDescription d;
   d.heads = config.Int("num_heads", 1, kMaxDescribedHeads);
-  d.kv_heads = config.Int("num_kv_heads", 1, kMaxWidth, /*fallback=*/d.heads);
-  if (d.heads % d.kv_heads != 0) {
-    config.Refuse("num_kv_heads",
-                  absl::StrCat("is ", d.kv_heads, ", which does not divide ",
-                               "num_heads = ", d.heads));
-  }
+  d.kv_heads = ReadKvHeads(config, "num_kv_heads", "num_heads", d.heads);
   d.key_dim = ReadFlaHeadDim(config, "expand_k", common.hidden_size, d.heads,
                              defaults.expand_k);
   d.value_dim = ReadFlaHeadDim(config, "expand_v", common.hidden_size, d.heads,
                                defaults.expand_v);
-  if (d.key_dim > kMaxKeyDim) {
-    config.Refuse("expand_k",
-                  absl::StrCat("makes ", d.key_dim,
-                               " keys per head, the limit is ", kMaxKeyDim));
-  }
+  CheckKeyDim(config, "expand_k", d.key_dim, kMaxKeyDim);
   d.activation = ReadActivation(config);
   d.scale = 1 / std::sqrt(static_cast<float>(d.key_dim));
   return d;

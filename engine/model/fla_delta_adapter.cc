@@ -10,6 +10,7 @@
 #include "engine/kernels/delta_kernels.h"
 #include "engine/kernels/short_conv_kernel.h"
 #include "engine/model/adapters.h"
+#include "engine/model/config_checks.h"
 #include "engine/model/delta_description.h"
 #include "engine/model/fla_config.h"
 #include "engine/model/json_text.h"
@@ -77,13 +78,6 @@ void SetActivations(HeadActivation qk, int64_t taps, DeltaNetDescription& d) {
       convolution("conv_v", d.heads * d.value_dim, /*silu=*/true)};
 }
 
-void CheckKeyDim(ConfigReader& config, const char* field, int64_t key_dim) {
-  if (key_dim <= kMaxDeltaKeyDim) return;
-  config.Refuse(
-      field, absl::StrCat("makes keys of ", key_dim,
-                          " numbers per head, the limit is ", kMaxDeltaKeyDim));
-}
-
 // Fields that set the widths of keys and values, for messages.
 struct WidthFields {
   std::string key;
@@ -135,7 +129,7 @@ absl::StatusOr<ModelDescription> DescribeFlaDeltaNet(ConfigReader& config,
   d.heads = d.key_heads = config.Int("num_heads", 1, kMaxWidth);
   d.key_dim = ReadFlaHeadDim(config, "expand_k", common.hidden_size, d.heads);
   d.value_dim = ReadFlaHeadDim(config, "expand_v", common.hidden_size, d.heads);
-  CheckKeyDim(config, "expand_k", d.key_dim);
+  CheckKeyDim(config, "expand_k", d.key_dim, kMaxDeltaKeyDim);
   d.scale = 1 / std::sqrt(static_cast<float>(d.key_dim));
   d.qk_norm = ReadQkNorm(config);
   const HeadActivation activation = ReadQkActivation(config);

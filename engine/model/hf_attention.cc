@@ -7,6 +7,7 @@
 #include "engine/base/bytes.h"
 #include "engine/kernels/attention_kernels.h"
 #include "engine/model/adapters.h"
+#include "engine/model/config_checks.h"
 #include "engine/model/json_text.h"
 #include "engine/model/softmax_attention_description.h"
 
@@ -96,12 +97,8 @@ SoftmaxAttentionDescription ReadHfAttention(
     const HfAttentionDefaults& defaults) {
   SoftmaxAttentionDescription d;
   d.heads = config.Int("num_attention_heads", 1, kMaxWidth);
-  d.kv_heads = config.Int("num_key_value_heads", 1, kMaxWidth, d.heads);
-  if (d.heads % d.kv_heads != 0) {
-    config.Refuse("num_key_value_heads",
-                  absl::StrCat("is ", d.kv_heads, ", which does not divide ",
-                               "num_attention_heads = ", d.heads));
-  }
+  d.kv_heads = ReadKvHeads(config, "num_key_value_heads", "num_attention_heads",
+                           d.heads);
   d.head_dim =
       ReadHeadDim(config, common.hidden_size, d.heads, defaults.head_dim);
   ReadRotary(config, defaults.rotary_fraction, d);

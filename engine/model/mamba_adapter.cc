@@ -10,6 +10,7 @@
 #include "engine/kernels/short_conv_kernel.h"
 #include "engine/kernels/state_kernels.h"
 #include "engine/model/adapters.h"
+#include "engine/model/config_checks.h"
 #include "engine/model/json_text.h"
 #include "engine/model/mamba_descriptions.h"
 #include "engine/model/short_conv_description.h"
@@ -65,8 +66,9 @@ constexpr FieldNames kOriginalNames = {"ssm_cfg.expand",  "ssm_cfg.d_state",
 void ReadInner(ConfigReader& config, const FieldNames& names,
                MambaConfig& result) {
   const double expand = config.Number(names.expand, 0.1, 64, /*fallback=*/2);
-  result.inner =
-      static_cast<int64_t>(expand * static_cast<double>(result.d_model));
+  result.inner = CheckedWidth(
+      config, names.expand, "the inner part",
+      static_cast<int64_t>(expand * static_cast<double>(result.d_model)));
   result.inner_fields = absl::StrCat(result.width_field, " and ", names.expand);
   result.state_size = config.Int(names.state_size, 1, kMaxKeyDim,
                                  /*fallback=*/result.second ? 128 : 16);

@@ -1,5 +1,6 @@
 // RWKV-4, 5 and 6: the original layouts of BlinkDL/RWKV-LM, RWKV-4 of Hugging
 // Face's transformers, and RWKV-6 of fla-org/flash-linear-attention.
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -12,6 +13,8 @@
 #include "engine/base/status_macros.h"
 #include "engine/kernels/state_kernels.h"
 #include "engine/model/adapters.h"
+#include "engine/model/config_checks.h"
+#include "engine/model/fla_config.h"
 #include "engine/model/json_text.h"
 #include "engine/model/rwkv7_description.h"
 #include "engine/model/rwkv_descriptions.h"
@@ -245,8 +248,7 @@ absl::StatusOr<OriginalConfig> ReadOriginal(ConfigReader& reader,
 
 // What the original layouts of RWKV-5 and 6 have in common.
 RwkvTimeMixDescription OriginalHeads(const OriginalConfig& config,
-                                     const Checkpoint& checkpoint,
-                                     const std::string& att) {
+                                     const std::string& att, bool gated) {
   RwkvTimeMixDescription d;
   d.heads = config.heads;
   d.key_dim = d.value_dim = config.common.hidden_size / d.heads;
@@ -254,9 +256,7 @@ RwkvTimeMixDescription OriginalHeads(const OriginalConfig& config,
   d.k = Matrix(att + "key.weight");
   d.v = Matrix(att + "value.weight");
   d.o = Matrix(att + "output.weight");
-  if (checkpoint.Find(att + "gate.weight") != nullptr) {
-    d.gate = Matrix(att + "gate.weight");
-  }
+  if (gated) d.gate = Matrix(att + "gate.weight");
   d.output_epsilon = config.output_epsilon;
   d.output_weight = Ref(att + "ln_x.weight");
   d.output_bias = Ref(att + "ln_x.bias");
@@ -267,14 +267,17 @@ RwkvTimeMixDescription Rwkv5TimeMix(const OriginalConfig& config,
                                     const Checkpoint& checkpoint,
                                     const std::string& att) {
   const int64_t width = config.common.hidden_size;
-  RwkvTimeMixDescription d = OriginalHeads(config, checkpoint, att);
+  // 5.0 has neither of the gate's two tensors; one without the other is missed.
+  const bool gated = checkpoint.Find(att + "gate.weight") != nullptr ||
+                     checkpoint.Find(att + "time_mix_g") != nullptr;
+  RwkvTimeMixDescription d = OriginalHeads(config, att, gated);
   const auto mix = [&](char letter) {
     return ShareOfNow(checkpoint, att + "time_mix_" + letter, width);
   };
   d.mixes[kRwkvR] = mix('r');
   d.mixes[kRwkvK] = mix('k');
   d.mixes[kRwkvV] = mix('v');
-  if (d.gate.weight) d.mixes[kRwkvG] = mix('g');
+  if (gated) d.mixes[kRwkvG] = mix('g');
   d.decay = OfHeads(checkpoint, att + "time_decay", d.heads, width);
   // 5.0 and 5.1 keep the logarithm, under another name.
   d.bonus_exponential = checkpoint.Find(att + "time_faaaa") == nullptr;
@@ -288,14 +291,18 @@ RwkvTimeMixDescription Rwkv6TimeMix(const OriginalConfig& config,
                                     const Checkpoint& checkpoint,
                                     const std::string& att) {
   const int64_t width = config.common.hidden_size;
-  RwkvTimeMixDescription d = OriginalHeads(config, checkpoint, att);
+  RwkvTimeMixDescription d = OriginalHeads(config, att, /*gated=*/true);
   const auto mix = [&](char letter) {
     return ShareOfBefore(checkpoint, att + "time_maa_" + letter, width);
   };
   d.mixes = {mix('r'), mix('w'), mix('k'), mix('v'), mix('g')};
   RwkvDynamicMixDescription& dynamic = d.dynamic_mix.emplace();
   dynamic.mix = mix('x');
-  dynamic.rank = DimensionOf(checkpoint, att + "time_maa_w2", 1);
+  // From the first matrix, so that one of another shape is named itself.
+  dynamic.rank =
+      std::max<int64_t>(DimensionOf(checkpoint, att + "time_maa_w1", 1) /
+                            static_cast<int64_t>(kRwkvParts),
+                        1);
   dynamic.down = Matrix(att + "time_maa_w1");
   dynamic.down.transposed = true;
   dynamic.up = Ref(att + "time_maa_w2");
@@ -349,24 +356,10 @@ FlaRwkv6 ReadFlaRwkv6(ConfigReader& reader) {
   c.common = ReadCommon(reader);
   const int64_t hidden = c.common.hidden_size;
   c.heads = reader.Int("num_heads", 1, kMaxWidth, /*fallback=*/4);
-  const auto head_dim = [&](const char* field, double expand) {
-    const auto width = static_cast<int64_t>(
-        static_cast<double>(hidden) *
-        reader.Number(field, 1e-3, 64, /*fallback=*/expand));
-    if (width < 1 || width % c.heads != 0) {
-      reader.Refuse(field, absl::StrCat("times hidden_size is ", width,
-                                        ", which num_heads = ", c.heads,
-                                        " does not divide"));
-    }
-    return width / c.heads;
-  };
-  c.key_dim = head_dim("expand_k", 0.5);
-  c.value_dim = head_dim("expand_v", 1);
-  if (c.key_dim > kMaxKeyDim) {
-    reader.Refuse("expand_k",
-                  absl::StrCat("makes ", c.key_dim,
-                               " keys per head, the limit is ", kMaxKeyDim));
-  }
+  c.key_dim = ReadFlaHeadDim(reader, "expand_k", hidden, c.heads,
+                             /*expand=*/0.5);
+  c.value_dim = ReadFlaHeadDim(reader, "expand_v", hidden, c.heads);
+  CheckKeyDim(reader, "expand_k", c.key_dim, kMaxKeyDim);
   c.mix_rank = reader.Int("proj_low_rank_dim", 1, kMaxWidth, /*fallback=*/32);
   c.decay_rank = reader.Int("gate_low_rank_dim", 1, kMaxWidth, /*fallback=*/64);
   c.common.norm_eps = c.common.final_norm_eps =
@@ -374,8 +367,12 @@ FlaRwkv6 ReadFlaRwkv6(ConfigReader& reader) {
   const double ratio =
       reader.Number("hidden_ratio", 1e-3, 64, /*fallback=*/3.5);
   const auto wide = static_cast<int64_t>(static_cast<double>(hidden) * ratio);
-  c.ffn_width = reader.Int("intermediate_size", 1, kMaxWidth,
-                           /*fallback=*/(wide + 31) / 32 * 32);
+  int64_t derived = (wide + 31) / 32 * 32;
+  if (!reader.Has("intermediate_size")) {
+    derived =
+        CheckedWidth(reader, "hidden_ratio", "feed-forward parts", derived);
+  }
+  c.ffn_width = reader.Int("intermediate_size", 1, kMaxWidth, derived);
   for (const char* field : {"norm_first", "norm_bias"}) {
     if (!reader.Bool(field, /*fallback=*/true)) {
       reader.Refuse(field, "is false, which is not supported");

@@ -96,6 +96,12 @@ absl::StatusOr<const TensorInfo*> Weights::Use(
                      ShapeText(tensor->shape), ", config.json's ", ref.fields,
                      one ? " needs " : " need ", ShapeText(shape)));
   }
+  if (tensor->elements == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", Quoted(ref.name), " has shape ", ShapeText(tensor->shape),
+        ", which is empty; config.json (", ref.fields,
+        ") must make every dimension at least 1"));
+  }
   // The type is checked before anything is read.
   RETURN_IF_ERROR(checkpoint_.ReadF32Range(ref.name, 0, {}));
   if (used_.insert(ref.name).second) {

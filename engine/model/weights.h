@@ -28,8 +28,8 @@ struct LinearPart {
 };
 
 // Used by one thread, while a model loads. All functions return
-// InvalidArgument, naming the tensor, if it is missing, has another shape than
-// the config says, a type that is no weight's, or a number that is not finite;
+// InvalidArgument, naming the tensor, if it is missing, empty, of another shape
+// than the config says, of a type that is no weight's, or not finite somewhere;
 // and any status, then also told to the cache, if its file is of no use.
 //
 // Memory: besides what is handed out, the largest matrix in the type that it is

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
+#include "engine/base/hash.h"
 #include "engine/base/log.h"
 
 namespace reprise {
@@ -13,16 +16,6 @@ namespace {
 
 // A cache line, and the widest vector register.
 constexpr int64_t kFieldAlignment = 64;
-
-// FNV-1a, 64 bits: stable for ever, since snapshots carry its results, and
-// good enough to tell layouts apart that nobody made to collide.
-uint64_t Fnv1a(std::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : bytes) {
-    hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-  }
-  return hash;
-}
 
 int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -35,6 +28,14 @@ int64_t PageBytes() {
 
 int64_t BytesOf(int64_t elements) {
   return elements * static_cast<int64_t>(sizeof(float));
+}
+
+absl::Status TooLarge(std::string_view field,
+                      const std::vector<int64_t>& shape) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the config makes the state of a session too large: field '",
+      ToAbsl(field), "' of shape [", absl::StrJoin(shape, ", "),
+      "] takes it above ", StateLayout::kMaxSlotBytes, " bytes, the limit"));
 }
 
 }  // namespace
@@ -75,23 +76,26 @@ int64_t StateLayout::AddWindow(std::string_view name, int64_t window,
 int64_t StateLayout::Append(std::string_view name, std::vector<int64_t> shape,
                             Growth growth) {
   for (const StateField& field : fields_) CHECK(field.name != name);
-  // Far beyond any machine's memory, and far from overflow below.
-  constexpr int64_t kMaxElements = int64_t{1} << 48;
-  int64_t elements = 1;
+  const int64_t most = kMaxSlotBytes / BytesOf(1);
+  int64_t elements = 1;  // above `most` if they are too many
   for (const int64_t dimension : shape) {
     CHECK(dimension > 0);
-    CHECK(elements <= kMaxElements / dimension);
-    elements *= dimension;
+    elements = elements > most / dimension ? most + 1 : elements * dimension;
   }
   const bool grows = growth != Growth::kNone;
   const int64_t alignment = grows ? PageBytes() : kFieldAlignment;
+  const int64_t end =
+      RoundUp(end_, alignment) + RoundUp(BytesOf(elements), alignment);
+  if (end > kMaxSlotBytes) {
+    if (status_.ok()) status_ = TooLarge(name, shape);
+    return 0;
+  }
   StateField field;
   field.name = std::string(name);
   field.offset = RoundUp(end_, alignment);
   field.elements = elements;
   field.growth = growth;
-  end_ = field.offset + RoundUp(BytesOf(elements), alignment);
-  CHECK(end_ <= BytesOf(kMaxElements));
+  end_ = end;
   if (growth == Growth::kContext) {
     bytes_per_token_ += BytesOf(elements / shape[0]);
   } else {

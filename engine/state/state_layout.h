@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace reprise {
 
 // How much of a field a session uses that has consumed `position` tokens.
@@ -47,13 +49,15 @@ struct ByteRange {
 class StateLayout {
  public:
   static constexpr int64_t kDefaultMaxContext = 32768;
+  // Far beyond any machine's memory, and far from overflow.
+  static constexpr int64_t kMaxSlotBytes = int64_t{1} << 50;
 
   // `max_context`, 1 or more: rows of a field that grows with the context.
   explicit StateLayout(int64_t max_context = kDefaultMaxContext);
 
   // Each appends a field and returns its offset in bytes. CHECKs that the name
-  // is new, that every dimension is positive and that the whole is below 2^50
-  // bytes.
+  // is new and that every dimension is positive. What would make a slot larger
+  // than kMaxSlotBytes is left out: status() says so, the offset means nothing.
   int64_t Add(std::string_view name, std::vector<int64_t> shape);
   // Growth::kContext: a row of `row_shape` for every token.
   int64_t AddContext(std::string_view name, std::vector<int64_t> row_shape);
@@ -61,7 +65,12 @@ class StateLayout {
   int64_t AddWindow(std::string_view name, int64_t window,
                     std::vector<int64_t> row_shape);
 
+  // OK, or InvalidArgument with the first field that was too large, its shape
+  // and the limit: ask before the layout is used.
+  const absl::Status& status() const { return status_; }
   const std::vector<StateField>& fields() const { return fields_; }
+  // Rows of a field that grows with the context, whether there is one or not.
+  int64_t context_rows() const { return max_context_; }
   // Most tokens that a session of this layout can consume; none: no limit.
   std::optional<int64_t> max_context() const;
   // Size of a slot: a multiple of 64, and of a page if anything grows. With
@@ -84,6 +93,7 @@ class StateLayout {
                  Growth growth);
 
   int64_t max_context_;  // not const: layouts are assigned
+  absl::Status status_;
   std::vector<StateField> fields_;
   std::vector<ByteRange> growing_;
   int64_t end_ = 0;  // of the last field, a multiple of 64

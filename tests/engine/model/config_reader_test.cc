@@ -34,6 +34,21 @@ TEST(ConfigReaderTest, ReadsFieldsAndFallsBack) {
   EXPECT_TRUE(config.status().ok()) << config.status();
 }
 
+TEST(ConfigReaderTest, AFallbackHasTheLimitsOfAValue) {
+  const json object = json::object();
+  const auto refusal = [&object](auto read) {
+    ConfigReader config(object, "config.json");
+    read(config);
+    return std::string(config.status().message());
+  };
+  EXPECT_EQ(refusal([](auto& c) { EXPECT_EQ(c.Int("i", 1, 256, 512), 1); }),
+            "config.json: field 'i' is absent, which makes it 512 here; it "
+            "must be a whole number in 1..256");
+  EXPECT_EQ(refusal([](auto& c) { EXPECT_EQ(c.Number("f", 1, 4, 0.5), 1); }),
+            "config.json: field 'f' is absent, which makes it 0.5 here; it "
+            "must be a number in 1..4");
+}
+
 TEST(ConfigReaderTest, ReadsStringsAndTellsNullFromAbsent) {
   const json object = json::parse(R"({"s":["a","b"],"e":[],"n":null,"x":"a"})");
   ConfigReader config(object, "config.json", "outer.");

@@ -122,6 +122,26 @@ TEST(DecayAdaptersTest, RefusesWhatGatedLinearAttentionCannotBe) {
   ExpectRefused(config, "intermediate_size", 0, "must be a whole number");
 }
 
+TEST(DecayAdaptersTest, RefusesDerivedWidthsOfNothingAndOfTooMuch) {
+  json gla = GoldenConfig("gla_small");
+  gla.erase("intermediate_size");
+  ExpectRefused(gla, "hidden_ratio", 0.001,
+                "makes feed-forward parts 0 numbers wide, the limits are "
+                "1..1048576");
+  gla["hidden_size"] = 1 << 20;
+  ExpectRefused(gla, "hidden_ratio", 2, "1398272 numbers wide");
+  json mamba = GoldenConfig("mamba_hf");
+  mamba.erase("intermediate_size");
+  mamba["hidden_size"] = 4;
+  ExpectRefused(mamba, "expand", 0.1,
+                "makes the inner part 0 numbers wide, the limits are "
+                "1..1048576");
+  json mamba2 = GoldenConfig("mamba2_statespaces_groups");
+  mamba2["d_model"] = 1 << 20;
+  ExpectRefused(mamba2, "ssm_cfg.expand", 2,
+                "makes the inner part 2097152 numbers wide");
+}
+
 TEST(DecayAdaptersTest, DescribesRandomFeatures) {
   json config = GoldenConfig("performer_favor");
   const ModelDescription model = Describe(config);
@@ -219,7 +239,7 @@ TEST(DecayAdaptersTest, DescribesRwkv6OfFla) {
 }
 
 TEST(DecayAdaptersTest, RefusesWhatRwkv6CannotBe) {
-  const json config = GoldenConfig("rwkv6_rand_fla");
+  json config = GoldenConfig("rwkv6_rand_fla");
   ExpectRefused(config, "num_heads", 0, "must be a whole number");
   ExpectRefused(config, "expand_k", 0.52,
                 "which num_heads = 2 does not divide");
@@ -232,6 +252,10 @@ TEST(DecayAdaptersTest, RefusesWhatRwkv6CannotBe) {
   ExpectRefused(config, "norm_bias", false, "is not supported");
   ExpectRefused(config, "hidden_act", "relu", "supported is 'sqrelu'");
   ExpectRefused(config, "attn", {{"layers", {1}}}, "softmax");
+  config.erase("intermediate_size");
+  ExpectRefused(config, "hidden_ratio", 0.001,
+                "makes feed-forward parts 0 numbers wide, the limits are "
+                "1..1048576");
 }
 
 TEST(DecayAdaptersTest, RwkvOfTheOriginalLayoutTakesHeadsFromTheFile) {

@@ -130,6 +130,17 @@ TEST_F(WeightsTest, NamesTensorShapeAndFieldThatDisagree) {
       "[2, 3]");
 }
 
+TEST_F(WeightsTest, RefusesATensorOfNothing) {
+  writer_.AddF32("w", {0, 3}, {});
+  Weights weights = Make();
+  const LinearRef ref{{"w", "expand"}, {}};
+  const LinearPart parts[] = {{ref, 0}};
+  EXPECT_EQ(std::string(weights.MakeLinear(parts, 3).status().message()),
+            "tensor 'w' has shape [0, 3], which is empty; config.json "
+            "(expand) must make every dimension at least 1");
+  EXPECT_FALSE(weights.Tensor({"w", "expand"}, {0, 3}).ok());
+}
+
 TEST_F(WeightsTest, RefusesAConfigsHugeClaimsBeforeTakingMemory) {
   writer_.AddF32("w", {1}, {1});
   Weights weights = Make();

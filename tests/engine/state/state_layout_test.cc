@@ -104,7 +104,33 @@ TEST(StateLayoutDeathTest, RefusesANameTwiceAndAnEmptyDimension) {
   layout.Add("a", {1});
   EXPECT_DEATH(layout.Add("a", {2}), "CHECK failed");
   EXPECT_DEATH(layout.Add("b", {2, 0}), "CHECK failed");
-  EXPECT_DEATH(layout.Add("c", {1 << 30, 1 << 30, 1 << 30}), "CHECK failed");
+}
+
+TEST(StateLayoutTest, LeavesOutWhatIsTooLargeAndSaysSo) {
+  StateLayout layout(/*max_context=*/int64_t{1} << 24);
+  layout.Add("0.kv", {4});
+  EXPECT_TRUE(layout.status().ok());
+  // The limit is all of a slot, so that even this alone would not fit.
+  layout.AddContext("1.k", {int64_t{1} << 24});
+  EXPECT_EQ(layout.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(layout.status().message(),
+            "the config makes the state of a session too large: field '1.k' "
+            "of shape [16777216, 16777216] takes it above 1125899906842624 "
+            "bytes, the limit");
+  layout.Add("2.kv", {1 << 30, 1 << 30, 1 << 30, 1 << 30});
+  layout.AddWindow("3.k", int64_t{1} << 62, {int64_t{1} << 62});
+  EXPECT_EQ(layout.fields().size(), 1u);
+  EXPECT_EQ(layout.slot_bytes(), 64);
+  EXPECT_NE(layout.status().message().find("'1.k'"), std::string::npos);
+}
+
+TEST(StateLayoutTest, TakesASlotOfTheLimit) {
+  StateLayout layout;
+  layout.Add("a", {int64_t{1} << 24, int64_t{1} << 24});
+  EXPECT_TRUE(layout.status().ok());
+  EXPECT_EQ(layout.slot_bytes(), StateLayout::kMaxSlotBytes);
+  layout.Add("b", {1});
+  EXPECT_FALSE(layout.status().ok());
 }
 
 }  // namespace
