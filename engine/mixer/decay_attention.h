@@ -37,6 +37,7 @@ class DecayAttention : public Mixer {
   };
   // Adds the state field "LAYER.recurrent" of [heads, key_dim, value_dim].
   // `extra` is what the subclass wants projected besides, if it names a tensor.
+  // Fails as MakeMixer does.
   static absl::StatusOr<Parts> MakeParts(
       const DecayAttentionDescription& description, const LinearRef& extra,
       int64_t extra_width, const MixerContext& context);

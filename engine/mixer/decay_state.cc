@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/base/parallel.h"
 #include "engine/mixer/row_ops.h"
+#include "engine/mixer/session_groups.h"
 
 namespace reprise {
 namespace {
@@ -49,25 +49,19 @@ DecayArgs DecayRows(MatrixView<const float> q, MatrixView<const float> k,
 
 void RunDecay(const DecayStep& step, std::span<const Segment> segments,
               DecayTileDone done) {
-  // Sessions x groups of heads, groups outermost: each thread gets the same
-  // heads of every session, so that a long prompt among decoding sessions
-  // spreads over all threads. A head's result does not depend on its group.
-  const int64_t sessions = std::ssize(segments);
-  const int64_t groups = std::min<int64_t>(step.heads, NumThreads());
   const int64_t state_floats =
       step.rows * step.heads * step.args.key_dim * step.args.value_dim;
-  ForEach(
-      groups * sessions, state_floats / (groups * sessions), [&](int64_t i) {
-        const Segment& segment = segments[static_cast<size_t>(i % sessions)];
-        const int64_t group = i / sessions;
+  ForEachSessionGroup(
+      segments, step.heads, state_floats, [&](const SessionGroup& group) {
+        std::byte* slot = group.segment.slot;
         DecayArgs args = step.args;
-        args.first_head = group * step.heads / groups;
-        args.last_head = (group + 1) * step.heads / groups;
-        args.s = reinterpret_cast<float*>(segment.slot + step.s_offset);
+        args.first_head = group.first;
+        args.last_head = group.last;
+        args.s = reinterpret_cast<float*>(slot + step.s_offset);
         if (args.normalize) {
-          args.z = reinterpret_cast<float*>(segment.slot + step.z_offset);
+          args.z = reinterpret_cast<float*>(slot + step.z_offset);
         }
-        Advance(segment, args, done);
+        Advance(group.segment, args, done);
       });
 }
 

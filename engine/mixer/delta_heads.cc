@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/base/parallel.h"
 #include "engine/mixer/row_ops.h"
+#include "engine/mixer/session_groups.h"
 
 namespace reprise {
 namespace {
@@ -23,23 +23,17 @@ DeltaArgs FromRow(DeltaArgs step, int64_t row) {
 void AdvanceDelta(const DeltaArgs& step, std::span<const Segment> segments,
                   int64_t heads, int64_t s_offset,
                   absl::FunctionRef<void(const HeadTile&)> finish) {
-  // Sessions x groups of heads, groups outermost: each thread gets the same
-  // heads of every session, so that a long prompt among decoding sessions
-  // spreads over all threads. A head's result does not depend on its group.
-  const int64_t sessions = std::ssize(segments);
-  const int64_t groups = std::min<int64_t>(heads, NumThreads());
   int64_t rows = 0;
   for (const Segment& segment : segments) rows += segment.num_rows;
   const int64_t floats = rows * heads * step.key_dim * step.value_dim;
-  ForEach(groups * sessions, floats / (groups * sessions), [&](int64_t i) {
-    const Segment& segment = segments[static_cast<size_t>(i % sessions)];
-    const int64_t group = i / sessions;
+  ForEachSessionGroup(segments, heads, floats, [&](const SessionGroup& group) {
+    const Segment& segment = group.segment;
     for (int64_t done = 0; done < segment.num_rows; done += kTileRows) {
       const HeadTile tile = {
           .first_row = segment.first_row + done,
           .num_rows = std::min(kTileRows, segment.num_rows - done),
-          .first_head = group * heads / groups,
-          .last_head = (group + 1) * heads / groups};
+          .first_head = group.first,
+          .last_head = group.last};
       DeltaArgs args = FromRow(step, tile.first_row);
       args.rows = tile.num_rows;
       args.first_head = tile.first_head;

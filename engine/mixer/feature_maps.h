@@ -29,6 +29,8 @@ class FeatureMapper {
     int64_t layers_buffer = 0;
   };
 
+  // Takes the tensors of the map's layers, if it has any, from
+  // `context.weights`, and reserves the buffers. Fails as MakeMixer does.
   static absl::StatusOr<FeatureMapper> Create(const Options& options,
                                               const FeatureLayers& layers,
                                               const MixerContext& context);

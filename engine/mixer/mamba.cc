@@ -15,6 +15,7 @@
 #include "engine/kernels/state_kernels.h"
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
+#include "engine/mixer/session_groups.h"
 #include "engine/mixer/short_conv.h"
 #include "engine/model/mamba_descriptions.h"
 #include "engine/model/mixer_description.h"
@@ -89,20 +90,15 @@ void Mamba::Forward(MatrixView<const float> rows,
   p_.out.Apply(x, y, scratch.linear());
 }
 
-// x becomes C . h + D x. Groups of channels x sessions, as heads elsewhere;
-// tile by tile, so that a tile's rows stay in the cache from one channel to the
-// next.
+// x becomes C . h + D x, tile by tile, so that a tile's rows stay in the cache
+// from one channel to the next.
 void Mamba::Scan(MatrixView<float> x, MatrixView<const float> dt,
                  MatrixView<const float> projected,
                  std::span<const Segment> segments) const {
   const int64_t n = d_.state_size;
-  const int64_t sessions = std::ssize(segments);
-  const int64_t groups = std::min<int64_t>(d_.inner, NumThreads());
-  const int64_t floats = x.rows * d_.inner * n / (groups * sessions);
-  ForEach(groups * sessions, floats, [&](int64_t i) {
-    const Segment& segment = segments[static_cast<size_t>(i % sessions)];
-    const int64_t first = i / sessions * d_.inner / groups;
-    const int64_t last = (i / sessions + 1) * d_.inner / groups;
+  const int64_t floats = x.rows * d_.inner * n;
+  ForEachSessionGroup(segments, d_.inner, floats, [&](const SessionGroup& g) {
+    const auto& [segment, first, last] = g;
     float* h = reinterpret_cast<float*>(segment.slot + p_.h_offset);
     for (int64_t row = 0; row < segment.num_rows; row += kTileRows) {
       const int64_t at = segment.first_row + row;

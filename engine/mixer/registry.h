@@ -27,7 +27,7 @@ struct MixerContext {
 };
 
 // A function MakeNAME in the .cc file of its mixer. `description` is of the
-// kind that the function is for. Fails as Weights does.
+// kind that the function is for. Fails as MakeMixer does.
 using MixerFactory = absl::StatusOr<std::unique_ptr<Mixer>>(
     const MixerDescription& description, const MixerContext& context);
 
@@ -39,7 +39,11 @@ struct MixerEntry {
 // Every mixer, in alphabetical order.
 std::span<const MixerEntry> MixerTable();
 
-// The mixer that `description` describes.
+// The mixer that `description` describes. Fails as Weights does, with the
+// tensor that is missing or not what the description says, and as
+// Linear::Create does: FailedPrecondition if this CPU cannot compute with the
+// type of the weights, Internal if oneDNN fails. CHECKs that the description's
+// kind is in the table: adapters make no other.
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMixer(
     const MixerDescription& description, const MixerContext& context);
 

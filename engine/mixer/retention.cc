@@ -2,11 +2,13 @@
 // fixed decay for every head.
 #include <cmath>
 #include <memory>
+#include <numbers>
 #include <utility>
 #include <vector>
 
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
+#include "engine/kernels/rotary.h"
 #include "engine/mixer/decay_attention.h"
 #include "engine/model/decay_descriptions.h"
 #include "engine/model/mixer_description.h"
@@ -26,48 +28,18 @@ class Retention : public DecayAttention {
   Retention(Parts parts, const RetentionDescription& d);
   void Prepare(const Rows& rows, std::span<const Segment> segments,
                Scratch& scratch, DecayArgs& args) const override;
-  void FillCosSin(const Segment& segment, MatrixView<float> cos_sin) const;
 
   const std::vector<float> decay_;  // [heads]
-  // [key_dim / 2]. In double, as the angles: at position 10^6 an angle in f32
-  // would be off by 0.06.
-  std::vector<double> frequencies_;
+  std::vector<double> turns_;       // [key_dim / 2], per token; see rotary.h
 };
 
 Retention::Retention(Parts parts, const RetentionDescription& d)
     : DecayAttention(std::move(parts)), decay_(d.decay) {
   const int64_t dim = d.attention.key_dim;
   for (int64_t i = 0; i < dim / 2; ++i) {
-    frequencies_.push_back(
-        std::pow(d.rotary_base,
-                 -2.0 * static_cast<double>(i) / static_cast<double>(dim)));
-  }
-}
-
-void Retention::FillCosSin(const Segment& segment,
-                           MatrixView<float> cos_sin) const {
-  const int64_t half = std::ssize(frequencies_);
-  for (int64_t row = 0; row < segment.num_rows; ++row) {
-    float* to = cos_sin.Row(segment.first_row + row);
-    const auto position = static_cast<double>(segment.position + row);
-    for (int64_t i = 0; i < half; ++i) {
-      const double angle = position * frequencies_[static_cast<size_t>(i)];
-      to[i] = static_cast<float>(std::cos(angle));
-      to[half + i] = static_cast<float>(std::sin(angle));
-    }
-  }
-}
-
-// Turns every head's pairs (i, i + dim / 2).
-void Rotate(const float* cos_sin, int64_t dim, int64_t width, float* x) {
-  const int64_t half = dim / 2;
-  for (float* head = x; head < x + width; head += dim) {
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = head[i];
-      const float b = head[half + i];
-      head[i] = a * cos_sin[i] - b * cos_sin[half + i];
-      head[half + i] = b * cos_sin[i] + a * cos_sin[half + i];
-    }
+    turns_.push_back(std::pow(d.rotary_base, -2.0 * static_cast<double>(i) /
+                                                 static_cast<double>(dim)) /
+                     (2 * std::numbers::pi));
   }
 }
 
@@ -76,10 +48,18 @@ void Retention::Prepare(const Rows& rows, std::span<const Segment> segments,
   Activate(rows);
   const int64_t dim = description().key_dim;
   const MatrixView<float> cos_sin = scratch.Matrix(kCosSin, rows.q.rows, dim);
-  for (const Segment& segment : segments) FillCosSin(segment, cos_sin);
+  for (const Segment& segment : segments) {
+    for (int64_t row = 0; row < segment.num_rows; ++row) {
+      RotaryAngles(turns_.data(), dim / 2, segment.position + row,
+                   cos_sin.Row(segment.first_row + row));
+    }
+  }
   ForEach(rows.q.rows, rows.q.cols + rows.k.cols, [&](int64_t row) {
-    Rotate(cos_sin.Row(row), dim, rows.q.cols, rows.q.Row(row));
-    Rotate(cos_sin.Row(row), dim, rows.k.cols, rows.k.Row(row));
+    for (const MatrixView<float>& heads : {rows.q, rows.k}) {
+      for (int64_t i = 0; i < heads.cols; i += dim) {
+        Rotate(cos_sin.Row(row), dim / 2, heads.Row(row) + i);
+      }
+    }
   });
   args.decay = Decay::kPerHead;
   args.w = decay_.data();

@@ -19,6 +19,8 @@ ActivationFunction FunctionOf(Activation activation);
 // A normalisation over `size` numbers. Immutable after construction.
 class Norm {
  public:
+  // Takes the weight and the bias, each [size], that `description` names from
+  // `weights`: InvalidArgument if one is missing or has another shape.
   static absl::StatusOr<Norm> Create(const NormDescription& description,
                                      int64_t size, Weights& weights);
 

@@ -1,5 +1,4 @@
 // The time mix of RWKV-4 (Peng et al. 2023).
-#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
 #include "engine/mixer/rwkv_mix.h"
+#include "engine/mixer/session_groups.h"
 #include "engine/mixer/token_shift.h"
 #include "engine/model/mixer_description.h"
 #include "engine/model/rwkv_descriptions.h"
@@ -87,14 +87,12 @@ void Rwkv4TimeMix::Forward(MatrixView<const float> x,
 
 void Rwkv4TimeMix::Average(MatrixView<const float> k, MatrixView<float> v,
                            std::span<const Segment> segments) const {
-  const int64_t sessions = std::ssize(segments);
-  const int64_t groups = std::min<int64_t>(k.cols, NumThreads());
   // About ten times the work of reading a number.
-  const int64_t floats = 10 * k.rows * k.cols / (groups * sessions);
-  ForEach(groups * sessions, floats, [&](int64_t i) {
-    const Segment& segment = segments[static_cast<size_t>(i % sessions)];
-    const int64_t first = i / sessions * k.cols / groups;
-    const int64_t last = (i / sessions + 1) * k.cols / groups;
+  const int64_t floats = 10 * k.rows * k.cols;
+  ForEachSessionGroup(segments, k.cols, floats, [&](const SessionGroup& g) {
+    const Segment& segment = g.segment;
+    const int64_t first = g.first;
+    const int64_t last = g.last;
     const auto state = [&](int64_t offset) {
       return reinterpret_cast<float*>(segment.slot + offset) + first;
     };

@@ -1,14 +1,12 @@
 #include "engine/mixer/short_conv.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
-#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/short_conv_kernel.h"
 #include "engine/kernels/simd_ops.h"
 #include "engine/mixer/row_ops.h"
+#include "engine/mixer/session_groups.h"
 
 namespace reprise {
 
@@ -39,13 +37,9 @@ absl::StatusOr<ShortConvolution> ShortConvolution::Create(
 
 void ShortConvolution::Apply(MatrixView<float> x,
                              std::span<const Segment> segments) const {
-  const int64_t sessions = std::ssize(segments);
-  const int64_t groups = std::min<int64_t>(channels_, NumThreads());
-  const int64_t floats = x.rows * channels_ * taps_ / (groups * sessions);
-  ForEach(groups * sessions, floats, [&](int64_t i) {
-    const Segment& segment = segments[static_cast<size_t>(i % sessions)];
-    const int64_t first = i / sessions * channels_ / groups;
-    const int64_t last = (i / sessions + 1) * channels_ / groups;
+  const int64_t floats = x.rows * channels_ * taps_;
+  ForEachSessionGroup(segments, channels_, floats, [&](const SessionGroup& g) {
+    const auto& [segment, first, last] = g;
     float* state = reinterpret_cast<float*>(segment.slot + offset_);
     const MatrixView<float> rows = x.Rows(segment.first_row, segment.num_rows);
     ShortConv({.x = rows.data + first,
