@@ -1,12 +1,12 @@
 // Golden cases that are too large for the repository, or whose weights are
-// other people's: read in place, from $REPRISE_GOLDEN or the folder beside the
-// repository.
+// other people's: read in place, from $REPRISE_GOLDEN or a folder of golden
+// data beside the repository.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
+#include "tests/support/golden_folder.h"
 #include "tools/golden/golden_case.h"
 
 namespace reprise {
@@ -14,15 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path GoldenRoot() {
-  if (const char* golden = std::getenv("REPRISE_GOLDEN")) return golden;
-  return fs::path(REPRISE_SOURCE_DIR) / ".." / "shared" / "golden";
-}
-
 class GoldenInPlaceTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenInPlaceTest, LogitsStatesAndGreedyTokensAgree) {
-  const fs::path dir = GoldenRoot() / GetParam();
+  const fs::path dir = GoldenFolder() / GetParam();
   if (!fs::exists(dir)) GTEST_SKIP() << dir << " is absent";
   const GoldenResult result = RunGoldenCase(dir, WeightType::kF32);
   EXPECT_TRUE(result.ok()) << result.failure << "; logits differ by "

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "engine/sentencepiece_tokenizer.h"
+#include "tests/support/golden_folder.h"
 #include "tests/support/sentencepiece_model.h"
 
 namespace reprise {
@@ -145,12 +145,8 @@ TEST(SentencePieceLibraryTest, AgreesOnModelsThatTheLibraryTrains) {
 }
 
 TEST(SentencePieceLibraryTest, AgreesOnTheModelOfLlama2) {
-  const char* golden = std::getenv("REPRISE_GOLDEN");
-  const fs::path path =
-      (golden != nullptr
-           ? fs::path(golden)
-           : fs::path(REPRISE_SOURCE_DIR) / ".." / "shared" / "golden") /
-      "tokenizers" / "llama2_sentencepiece" / "tokenizer.model";
+  const fs::path path = GoldenFolder() / "tokenizers" / "llama2_sentencepiece" /
+                        "tokenizer.model";
   if (!fs::exists(path)) GTEST_SKIP() << path << " is absent";
   std::ostringstream model;
   model << std::ifstream(path, std::ios::binary).rdbuf();

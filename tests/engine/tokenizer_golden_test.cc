@@ -1,10 +1,8 @@
 // Encodings of the reference libraries for published vocabularies. Those are
-// other people's files, read in place: $REPRISE_GOLDEN, or the folder beside
-// the repository, and skipped where there is none.
+// other people's files, read in place and skipped where there are none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -13,19 +11,12 @@
 #include "absl/strings/escaping.h"
 #include "engine/base/utf8.h"
 #include "engine/load_tokenizer.h"
+#include "tests/support/golden_folder.h"
 
 namespace reprise {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Tokenizers with what the Python libraries make of texts, too large for the
-// repository: in the folder that REPRISE_GOLDEN names, or else beside the
-// repository. Skipped where there is none.
-fs::path GoldenDir() {
-  if (const char* dir = std::getenv("REPRISE_GOLDEN")) return dir;
-  return fs::path(REPRISE_SOURCE_DIR) / ".." / "shared" / "golden";
-}
 
 // The text of a case: most are text, those of RWKV may be any bytes.
 std::string TextOf(const nlohmann::json& item) {
@@ -95,7 +86,7 @@ void PrintTo(const Published& published, std::ostream* out) {
 class PublishedTokenizerTest : public testing::TestWithParam<Published> {
  protected:
   void SetUp() override {
-    dir_ = GoldenDir() / "tokenizers" / GetParam().folder;
+    dir_ = GoldenFolder() / "tokenizers" / GetParam().folder;
     if (!fs::exists(dir_)) GTEST_SKIP() << dir_ << " is absent";
     auto tokenizer = LoadTokenizer(dir_.string(), GetParam().vocab_size);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();

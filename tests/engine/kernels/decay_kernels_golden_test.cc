@@ -1,6 +1,5 @@
 // The recurrences against operator data computed elsewhere, in float64. The
-// small cases are in tests/testdata/ops; the others are read in place, from
-// $REPRISE_GOLDEN or the folder beside the repository.
+// small cases are in tests/testdata/ops; the others are read in place.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,6 +16,7 @@
 #include "engine/kernels/decay_kernels.h"
 #include "engine/kernels/simd_ops.h"
 #include "tests/engine/kernels/simd_targets.h"
+#include "tests/support/golden_folder.h"
 
 namespace reprise {
 namespace {
@@ -177,11 +177,7 @@ fs::path CasePath(const std::string& name) {
   const std::string file = name + ".safetensors";
   const fs::path own = fs::path(REPRISE_TESTDATA) / "ops" / file;
   if (fs::exists(own)) return own;
-  if (const char* golden = std::getenv("REPRISE_GOLDEN")) {
-    return fs::path(golden) / "ops" / file;
-  }
-  return fs::path(REPRISE_SOURCE_DIR) / ".." / "shared" / "golden" / "ops" /
-         file;
+  return GoldenFolder() / "ops" / file;
 }
 
 class DecayKernelsGoldenTest : public testing::TestWithParam<std::string> {};

@@ -1,6 +1,5 @@
 // The delta-rule recurrences against operator data computed elsewhere, in
-// float64, read in place from $REPRISE_GOLDEN or the folder beside the
-// repository.
+// float64, read in place.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "engine/kernels/delta_kernels.h"
 #include "engine/model/safetensors.h"
 #include "tests/engine/kernels/simd_targets.h"
+#include "tests/support/golden_folder.h"
 
 namespace reprise {
 namespace {
@@ -27,12 +27,7 @@ using Kernel = void (*)(const DeltaArgs&);
 constexpr float kTolerance = 1e-6f;
 
 fs::path CasePath(const std::string& name) {
-  const std::string file = name + ".safetensors";
-  if (const char* golden = std::getenv("REPRISE_GOLDEN")) {
-    return fs::path(golden) / "ops" / file;
-  }
-  return fs::path(REPRISE_SOURCE_DIR) / ".." / "shared" / "golden" / "ops" /
-         file;
+  return GoldenFolder() / "ops" / (name + ".safetensors");
 }
 
 Floats Read(const Checkpoint& file, std::string_view name) {

@@ -14,6 +14,7 @@
 #include "engine/kernels/simd_ops.h"
 #include "engine/model/safetensors.h"
 #include "tests/engine/kernels/simd_targets.h"
+#include "tests/support/golden_folder.h"
 
 namespace reprise {
 namespace {
@@ -119,16 +120,11 @@ TEST(SelectiveScanTest, SplitsOfRowsAndChannelsChangeNoBit) {
   });
 }
 
-// Operator data computed elsewhere in float64, read in place: from
-// $REPRISE_GOLDEN or the folder beside the repository.
+// Operator data computed elsewhere in float64, read in place.
 class SelectiveScanGoldenTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(SelectiveScanGoldenTest, GivesTheStoredOutputsAndState) {
-  const char* variable = std::getenv("REPRISE_GOLDEN");
-  const fs::path golden =
-      variable != nullptr ? fs::path(variable)
-                          : fs::path(REPRISE_SOURCE_DIR) / "../shared/golden";
-  const fs::path path = golden / "ops" / (GetParam() + ".safetensors");
+  const fs::path path = GoldenFolder() / "ops" / (GetParam() + ".safetensors");
   if (!fs::exists(path)) GTEST_SKIP() << path << " is absent";
   const auto file = Checkpoint::OpenFile(path);
   ASSERT_TRUE(file.ok()) << file.status();
