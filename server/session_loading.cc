@@ -9,6 +9,7 @@
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
 #include "server/session_manager_impl.h"
+#include "server/session_shared.h"
 
 namespace reprise {
 namespace {
@@ -31,6 +32,7 @@ absl::Status CheckExpectedRevision(const SessionKey& key, uint64_t revision,
 
 absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Resume(
     SessionClaim& claim, const AcquireOptions& acquire) {
+  RETURN_IF_ERROR(DropIfOutdated(store, cache, claim));
   if (!claim.slot) return Load(claim, acquire);
   if (Expired(*claim.stored)) {
     claim.slot = StateSlot();
@@ -80,8 +82,9 @@ absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Load(
   const SessionKey& key = claim.key();
   absl::StatusOr<Snapshot> snapshot = FindSnapshot(key, /*in_memory=*/true);
   if (snapshot.ok() && Expired(snapshot->stored)) {
-    RETURN_IF_ERROR(DeleteExpired(key));
-    snapshot = NoSuchSessionError(key);
+    ASSIGN_OR_RETURN(const bool deleted, DeleteExpired(key));
+    snapshot = deleted ? NoSuchSessionError(key)
+                       : FindSnapshot(key, /*in_memory=*/false);
   }
   if (absl::IsNotFound(snapshot.status()) && acquire.create) {
     return StartNew(claim, acquire);

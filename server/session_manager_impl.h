@@ -97,7 +97,7 @@ struct SessionManager::Impl {
                                     std::optional<int64_t> ttl_ms);
   void SuspendIdle();
   absl::Status DeleteAllExpired();
-  absl::Status DeleteExpired(const SessionKey& key);
+  absl::StatusOr<bool> DeleteExpired(const SessionKey& key);
   // Deletes the claimed session, resident or not, if it has expired, and
   // returns whether it had. Errors of the store's Delete.
   absl::StatusOr<bool> DropIfExpired(SessionClaim& claim);

@@ -3,6 +3,7 @@
 
 #include "engine/base/status_macros.h"
 #include "server/session_manager_impl.h"
+#include "server/session_shared.h"
 
 namespace reprise {
 
@@ -31,6 +32,7 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::Rewind(
     const SessionKey& key, uint64_t revision,
     std::optional<uint64_t> expected_revision) {
   ASSIGN_OR_RETURN(SessionClaim claim, table.Claim(key, ClaimFor::kTurn));
+  RETURN_IF_ERROR(DropIfOutdated(store, cache, claim));
   ASSIGN_OR_RETURN(const bool expired, DropIfExpired(claim));
   if (expired) return NoSuchSessionError(key);
   const absl::StatusOr<std::string> snapshot =

@@ -7,6 +7,7 @@
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
 #include "server/session_manager_impl.h"
+#include "server/session_shared.h"
 
 namespace reprise {
 
@@ -15,7 +16,7 @@ void RenewExpiry(int64_t now_unix_ms, StoredSession& stored) {
 }
 
 bool SessionManager::Impl::Expired(const StoredSession& stored) const {
-  return stored.expires_unix_ms > 0 && stored.expires_unix_ms <= clock.UnixMs();
+  return HasExpired(stored, clock.UnixMs());
 }
 
 SessionPlace SessionManager::Impl::Place(const SessionKey& key) const {
@@ -80,6 +81,7 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::PutNew(
     return stored_already ? exists : claim.status();
   }
   RETURN_IF_ERROR(claim.status());
+  RETURN_IF_ERROR(DropIfOutdated(store, cache, *claim));
   RETURN_IF_ERROR(DropIfExpired(*claim).status());
   if (claim->slot) {
     table.MakeResident(*std::move(claim));
@@ -144,7 +146,7 @@ absl::StatusOr<SessionInfo> SessionManager::Fork(
 absl::StatusOr<SessionInfo> SessionManager::Get(const SessionKey& key) {
   const std::optional<SessionTable::Seen> seen = impl_->table.Look(key);
   SessionInfo info;
-  if (seen.has_value() && seen->stored.has_value()) {
+  if (seen.has_value() && seen->stored.has_value() && !impl_->store.shared()) {
     info.stored = *seen->stored;
   } else {
     ASSIGN_OR_RETURN(info.stored, impl_->store.GetEntry(key));
@@ -226,6 +228,7 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::Touch(
     }
   }
   RETURN_IF_ERROR(claim.status());
+  RETURN_IF_ERROR(DropIfOutdated(store, cache, *claim));
   StoredSession stored;
   if (claim->stored.has_value()) {
     stored = *claim->stored;
@@ -266,14 +269,16 @@ absl::StatusOr<SessionInfo> SessionManager::Touch(
 
 // ---- Time passes ------------------------------------------------------------
 
-// The caller has claimed the session.
-absl::Status SessionManager::Impl::DeleteExpired(const SessionKey& key) {
+// The caller has claimed the session. False if another server has used it
+// meanwhile, or deleted it.
+absl::StatusOr<bool> SessionManager::Impl::DeleteExpired(
+    const SessionKey& key) {
   cache.Erase(key);
-  const absl::Status status = store.Delete(key);
-  if (status.ok()) --num_stored;
-  if (absl::IsNotFound(status)) return absl::OkStatus();
-  metrics.CountSessionOp(SessionOp::kExpire, status.ok());
-  return status;
+  const absl::StatusOr<bool> deleted = store.DeleteExpired(key, clock.UnixMs());
+  if (deleted.ok() && !*deleted) return false;
+  if (deleted.ok()) --num_stored;
+  metrics.CountSessionOp(SessionOp::kExpire, deleted.ok());
+  return deleted;
 }
 
 // A session that cannot be looked at is not known to have expired; the caller
@@ -284,8 +289,7 @@ absl::StatusOr<bool> SessionManager::Impl::DropIfExpired(SessionClaim& claim) {
   if (!stored.ok() || !Expired(*stored)) return false;
   claim.slot = StateSlot();
   claim.stored.reset();
-  RETURN_IF_ERROR(DeleteExpired(claim.key()));
-  return true;
+  return DeleteExpired(claim.key());
 }
 
 void SessionManager::Impl::SuspendIdle() {
@@ -314,8 +318,8 @@ absl::Status SessionManager::Impl::DeleteAllExpired() {
       const absl::StatusOr<StoredSession> stored = store.GetEntry(key);
       if (stored.ok() ? Expired(*stored) : absl::IsDataLoss(stored.status())) {
         claim->slot = StateSlot();
-        RETURN_IF_ERROR(DeleteExpired(key));
-        ++deleted;
+        ASSIGN_OR_RETURN(const bool gone, DeleteExpired(key));
+        deleted += gone ? 1 : 0;
       } else if (claim->slot) {
         table.MakeResident(*std::move(claim));
       }
