@@ -208,14 +208,15 @@ Result Evaluator::CallMacro(const Macro& macro, const Arguments& arguments) {
     scope.Set(parameters[i].name, arguments.positional[i]);
     given[i] = true;
   }
-  for (const auto& [name, value] : arguments.named) {
+  for (const auto& argument : arguments.named) {
+    const auto& name = argument.first;
     const auto it = std::find_if(
         parameters.begin(), parameters.end(),
         [&name](const auto& parameter) { return parameter.name == name; });
     if (it == parameters.end()) return fail("has no argument '", name, "'");
     const auto place = static_cast<size_t>(it - parameters.begin());
     if (given[place]) return fail("got '", name, "' twice");
-    scope.Set(name, value);
+    scope.Set(name, argument.second);
     given[place] = true;
   }
   for (size_t i = 0; i < parameters.size(); ++i) {

@@ -46,7 +46,9 @@ absl::StatusOr<double> MeasureMatmulRate(WeightType type, int64_t rows) {
   constexpr double kSecondsPerShape = 0.25;
   double best = 0;
   LinearScratch scratch;
-  for (const auto& [in, out] : kShapes) {
+  for (const auto& shape : kShapes) {
+    const int64_t in = shape.first;
+    const int64_t out = shape.second;
     std::vector<float> weight(in * out, 0.01f);
     ASSIGN_OR_RETURN(const Linear linear,
                      Linear::Create({weight.data(), out, in}, {},

@@ -66,8 +66,10 @@ TEST(LargeBufferTest, GivesItsMemoryBack) {
 }
 
 TEST(LargeBufferTest, ThrowsWhenThereIsNoSuchMemory) {
-  EXPECT_THROW(LargeBuffer(size_t{1} << 60), std::bad_alloc);
-  EXPECT_THROW(LargeBuffer(std::numeric_limits<size_t>::max()), std::bad_alloc);
+  for (const size_t bytes :
+       {size_t{1} << 60, std::numeric_limits<size_t>::max()}) {
+    EXPECT_THROW(LargeBuffer buffer(bytes), std::bad_alloc);
+  }
 }
 
 }  // namespace
