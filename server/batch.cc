@@ -59,9 +59,9 @@ absl::Status CheckStart(const TurnRequest& request, const SessionRecord& record,
 }
 
 // The mean time between a completion's tokens, of which there are two or more.
-double SecondsPerToken(const Completion& completion) {
-  return Seconds(completion.last_token_ns - completion.first_token_ns) /
-         static_cast<double>(completion.sequence->generated() - 1);
+int64_t NsPerToken(const Completion& completion) {
+  return (completion.last_token_ns - completion.first_token_ns) /
+         (completion.sequence->generated() - 1);
 }
 
 }  // namespace
@@ -395,7 +395,7 @@ void Batch::Finished(Completion& completion, std::optional<uint64_t> revision) {
   event.usage = turn.usage;
   event.timings = TimingsOf(completion);
   if (sequence.generated() > 1) {
-    metrics_.ObserveTimePerOutputToken(SecondsPerToken(completion));
+    metrics_.ObserveTimePerOutputToken(Seconds(NsPerToken(completion)));
   }
   event.revision = revision;
   turn.stream->Push(std::move(event));
@@ -428,8 +428,7 @@ RequestTimings Batch::TimingsOf(const Completion& completion) const {
     timings.first_token_us = (completion.first_token_ns - arrival_ns) / 1000;
   }
   if (generated > 1) {
-    timings.per_token_us =
-        static_cast<int64_t>(1e6 * SecondsPerToken(completion));
+    timings.per_token_us = NsPerToken(completion) / 1000;
   }
   if (completion.commit_start_ns > 0) {
     timings.commit_us = (now_ns - completion.commit_start_ns) / 1000;

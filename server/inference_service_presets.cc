@@ -1,8 +1,7 @@
 // The calls about presets. A preset is a session of a tenant of its own
 // (PresetKey), which no call but these can name.
-#include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "engine/base/status_macros.h"
 #include "server/inference_service.h"
@@ -29,13 +28,10 @@ grpc::ServerUnaryReactor* SessionsService::SavePreset(
       context_, context_.executor, rpc, [=, this]() -> absl::Status {
         RETURN_IF_ERROR(ValidateSessionId(request->name(), "name"));
         RETURN_IF_ERROR(ValidateSessionId(request->session_id(), "session_id"));
-        std::optional<uint64_t> expected;
-        if (request->has_expected_revision()) {
-          expected = request->expected_revision();
-        }
         const absl::StatusOr<SessionInfo> made = context_.sessions.Fork(
             Key(request->session_id()),
-            PresetKey(context_.options.tenant, request->name()), expected,
+            PresetKey(context_.options.tenant, request->name()),
+            ExpectedRevisionOf(*request),
             /*ttl_ms=*/0);
         if (absl::IsAlreadyExists(made.status())) {
           return absl::AlreadyExistsError("name: there is a preset " +
@@ -66,27 +62,15 @@ grpc::ServerUnaryReactor* SessionsService::ListPresets(
     v1::ListPresetsResponse* response) {
   return RunUnary(
       context_, context_.executor, rpc, [=, this]() -> absl::Status {
-        ASSIGN_OR_RETURN(const uint32_t size,
-                         PageSize(request->has_page_size()
-                                      ? std::optional(request->page_size())
-                                      : std::nullopt));
-        if (!request->page_token().empty()) {
-          RETURN_IF_ERROR(
-              ValidateSessionId(request->page_token(), "page_token"));
-        }
-        // As in List: one more than asked for.
         ASSIGN_OR_RETURN(
-            const std::vector<SessionInfo> presets,
-            context_.sessions.List(
-                PresetKey(context_.options.tenant, /*name=*/"").tenant,
-                request->page_token(), size + 1));
-        for (const SessionInfo& info : presets) {
-          if (response->presets_size() == static_cast<int>(size)) {
-            response->set_next_page_token(response->presets().rbegin()->name());
-            break;
-          }
+            SessionPage page,
+            ListPage(context_.sessions,
+                     PresetKey(context_.options.tenant, /*name=*/"").tenant,
+                     PageSizeOf(*request), request->page_token()));
+        for (const SessionInfo& info : page.sessions) {
           FillPreset(info.stored, *response->add_presets());
         }
+        response->set_next_page_token(std::move(page.next));
         return absl::OkStatus();
       });
 }

@@ -248,9 +248,7 @@ absl::Status ApplyStart(const v1::GenerateRequest& request,
     RETURN_IF_ERROR(ValidateSessionId(request.preset(), "preset"));
     turn.preset = PresetKey(turn.tenant, request.preset());
   }
-  if (request.has_expected_revision()) {
-    turn.acquire.expected_revision = request.expected_revision();
-  }
+  turn.acquire.expected_revision = ExpectedRevisionOf(request);
   turn.acquire.create = request.create_session();
   if (!v1::CommitPolicy_IsValid(request.commit())) {
     return Invalid("commit", request.commit(), " is not a CommitPolicy");
@@ -280,10 +278,24 @@ absl::Status ApplyStart(const v1::GenerateRequest& request,
 
 }  // namespace
 
-absl::StatusOr<uint32_t> PageSize(std::optional<uint32_t> asked) {
-  const uint32_t size = asked.value_or(kDefaultPage);
-  if (size >= 1 && size <= kMaxPage) return size;
-  return Invalid("page_size", size, " is not in [1, ", kMaxPage, "]");
+absl::StatusOr<SessionPage> ListPage(SessionManager& sessions,
+                                     std::string_view tenant,
+                                     std::optional<uint32_t> page_size,
+                                     const std::string& after) {
+  const uint32_t size = page_size.value_or(kDefaultPage);
+  if (size < 1 || size > kMaxPage) {
+    return Invalid("page_size", size, " is not in [1, ", kMaxPage, "]");
+  }
+  if (!after.empty()) RETURN_IF_ERROR(ValidateSessionId(after, "page_token"));
+  // One more than asked for tells whether there is another page. A page's token
+  // is its last id.
+  SessionPage page;
+  ASSIGN_OR_RETURN(page.sessions, sessions.List(tenant, after, size + 1));
+  if (page.sessions.size() > size) {
+    page.sessions.pop_back();
+    page.next = page.sessions.back().stored.id;
+  }
+  return page;
 }
 
 absl::Status ValidateTokenIds(std::span<const int32_t> ids,
@@ -333,9 +345,7 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
   RETURN_IF_ERROR(ValidateSessionId(request.session_id(), "session_id"));
   turn.session = SessionKey{turn.tenant, request.session_id()};
   ApplyIdentity(request, turn);
-  if (request.has_expected_revision()) {
-    turn.acquire.expected_revision = request.expected_revision();
-  }
+  turn.acquire.expected_revision = ExpectedRevisionOf(request);
   turn.acquire.create = request.create_session();
   turn.max_new_tokens = 0;
   turn.want_text = false;

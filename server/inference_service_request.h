@@ -33,8 +33,31 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
 absl::StatusOr<TurnRequest> ToTurnRequest(const v1::ScoreRequest& request,
                                           const ServiceContext& context);
 
-// Rows of a page of a list; InvalidArgument if it is none.
-absl::StatusOr<uint32_t> PageSize(std::optional<uint32_t> asked);
+// One page of the sessions of `tenant`, which begins behind the token `after`.
+struct SessionPage {
+  std::vector<SessionInfo> sessions;
+  std::string next;  // the next page's token, empty on the last one
+};
+// Blocks on the store. InvalidArgument, naming the field, for a size or a token
+// that is none; the errors of SessionManager::List.
+absl::StatusOr<SessionPage> ListPage(SessionManager& sessions,
+                                     std::string_view tenant,
+                                     std::optional<uint32_t> page_size,
+                                     const std::string& after);
+
+// The size that a request for a page gives, if it does.
+template <class Request>
+std::optional<uint32_t> PageSizeOf(const Request& request) {
+  if (!request.has_page_size()) return std::nullopt;
+  return request.page_size();
+}
+
+// The revision that a request expects, if it does.
+template <class Request>
+std::optional<uint64_t> ExpectedRevisionOf(const Request& request) {
+  if (!request.has_expected_revision()) return std::nullopt;
+  return request.expected_revision();
+}
 
 // InvalidArgument, naming the first id that is not in the vocabulary.
 absl::Status ValidateTokenIds(std::span<const int32_t> ids,

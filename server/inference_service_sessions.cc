@@ -93,27 +93,13 @@ grpc::ServerUnaryReactor* SessionsService::List(
     v1::ListSessionsResponse* response) {
   return RunUnary(
       context_, context_.executor, rpc, [=, this]() -> absl::Status {
-        ASSIGN_OR_RETURN(const uint32_t size,
-                         PageSize(request->has_page_size()
-                                      ? std::optional(request->page_size())
-                                      : std::nullopt));
-        if (!request->page_token().empty()) {
-          RETURN_IF_ERROR(
-              ValidateSessionId(request->page_token(), "page_token"));
-        }
-        // One more than asked for tells whether there is another page. A page's
-        // token is its last id.
-        ASSIGN_OR_RETURN(
-            const std::vector<SessionInfo> sessions,
-            context_.sessions.List(context_.options.tenant,
-                                   request->page_token(), size + 1));
-        for (const SessionInfo& info : sessions) {
-          if (response->sessions_size() == static_cast<int>(size)) {
-            response->set_next_page_token(response->sessions().rbegin()->id());
-            break;
-          }
+        ASSIGN_OR_RETURN(SessionPage page,
+                         ListPage(context_.sessions, context_.options.tenant,
+                                  PageSizeOf(*request), request->page_token()));
+        for (const SessionInfo& info : page.sessions) {
           Fill(info, *response->add_sessions());
         }
+        response->set_next_page_token(std::move(page.next));
         return absl::OkStatus();
       });
 }
@@ -165,13 +151,9 @@ grpc::ServerUnaryReactor* SessionsService::Fork(
         const std::string to =
             request->has_new_id() ? request->new_id() : DrawSessionId();
         RETURN_IF_ERROR(ValidateSessionId(to, "new_id"));
-        std::optional<uint64_t> expected;
-        if (request->has_expected_revision()) {
-          expected = request->expected_revision();
-        }
-        return Answer(
-            context_.sessions.Fork(Key(request->id()), Key(to), expected),
-            *response);
+        return Answer(context_.sessions.Fork(Key(request->id()), Key(to),
+                                             ExpectedRevisionOf(*request)),
+                      *response);
       });
 }
 
@@ -181,13 +163,10 @@ grpc::ServerUnaryReactor* SessionsService::Rewind(
   return RunUnary(
       context_, context_.executor, rpc, [=, this]() -> absl::Status {
         RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
-        std::optional<uint64_t> expected;
-        if (request->has_expected_revision()) {
-          expected = request->expected_revision();
-        }
-        return Answer(context_.sessions.Rewind(Key(request->id()),
-                                               request->revision(), expected),
-                      *response);
+        return Answer(
+            context_.sessions.Rewind(Key(request->id()), request->revision(),
+                                     ExpectedRevisionOf(*request)),
+            *response);
       });
 }
 

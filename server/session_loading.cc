@@ -40,20 +40,21 @@ absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Resume(
     return Load(claim, acquire);  // which finds it expired, and deletes it
   }
   ASSIGN_OR_RETURN(std::optional<TurnOutcome> outcome,
-                   FindOutcome(claim.key(), *claim.stored, acquire.request));
+                   Admit(claim.key(), *claim.stored, acquire));
   if (outcome.has_value()) return Resumed{.repeated = std::move(outcome)};
-  RETURN_IF_ERROR(CheckExpectedRevision(claim.key(), claim.stored->revision,
-                                        acquire.expected_revision));
-  if (acquire.commit) {
-    RETURN_IF_ERROR(CheckQuota(claim.key().tenant, /*new_session=*/false));
-  }
   return Resumed{ResumeSource::kSlot, ""};
 }
 
-absl::StatusOr<std::optional<TurnOutcome>> SessionManager::Impl::FindOutcome(
+absl::StatusOr<std::optional<TurnOutcome>> SessionManager::Impl::Admit(
     const SessionKey& key, const StoredSession& stored,
-    const RequestIdentity& request) {
+    const AcquireOptions& acquire) {
+  const RequestIdentity& request = acquire.request;
   if (request.id.empty() || request.id != stored.request_id) {
+    RETURN_IF_ERROR(
+        CheckExpectedRevision(key, stored.revision, acquire.expected_revision));
+    if (acquire.commit) {
+      RETURN_IF_ERROR(CheckQuota(key.tenant, /*new_session=*/false));
+    }
     return std::nullopt;
   }
   const std::string which =
@@ -91,13 +92,8 @@ absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Load(
   }
   RETURN_IF_ERROR(snapshot.status());
   ASSIGN_OR_RETURN(std::optional<TurnOutcome> outcome,
-                   FindOutcome(key, snapshot->stored, acquire.request));
+                   Admit(key, snapshot->stored, acquire));
   if (outcome.has_value()) return Resumed{.repeated = std::move(outcome)};
-  RETURN_IF_ERROR(CheckExpectedRevision(key, snapshot->stored.revision,
-                                        acquire.expected_revision));
-  if (acquire.commit) {
-    RETURN_IF_ERROR(CheckQuota(key.tenant, /*new_session=*/false));
-  }
   ASSIGN_OR_RETURN(claim.slot, AcquireSlot());
   const auto decode = [&] {
     return Decode(key, *snapshot->bytes, snapshot->stored.revision, claim.slot);

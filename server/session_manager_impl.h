@@ -40,10 +40,10 @@ struct SessionManager::Impl {
   absl::StatusOr<Resumed> Resume(SessionClaim& claim,
                                  const AcquireOptions& options);
   // What the request answered before, if it made this revision; none if it is
-  // to be carried out. Errors as SessionManager::Acquire.
-  absl::StatusOr<std::optional<TurnOutcome>> FindOutcome(
+  // to be carried out, as it may. Errors as SessionManager::Acquire.
+  absl::StatusOr<std::optional<TurnOutcome>> Admit(
       const SessionKey& key, const StoredSession& stored,
-      const RequestIdentity& request);
+      const AcquireOptions& acquire);
   // Makes room if need be. ResourceExhausted if every slot is leased.
   absl::StatusOr<StateSlot> AcquireSlot();
   // Reads a snapshot of this revision into a zeroed slot. The errors of

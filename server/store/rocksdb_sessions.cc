@@ -97,6 +97,14 @@ RocksDbSessions::ReadEntry(const rocksdb::ReadOptions& options,
   return Entry{std::move(session), IsVersion1(FromSlice(value))};
 }
 
+absl::StatusOr<RocksDbSessions::Entry> RocksDbSessions::ReadExisting(
+    const rocksdb::ReadOptions& options, const SessionKey& key) {
+  ASSIGN_OR_RETURN(std::optional<Entry> entry,
+                   ReadEntry(options, EntryKey(key)));
+  if (!entry.has_value()) return NoSuchSessionError(key);
+  return *std::move(entry);
+}
+
 absl::StatusOr<std::string> RocksDbSessions::ReadBlob(
     const rocksdb::ReadOptions& options, const std::string& key,
     uint64_t bytes) {
@@ -122,46 +130,35 @@ absl::StatusOr<std::string> RocksDbSessions::ReadSnapshot(
 }
 
 absl::StatusOr<StoredSession> RocksDbSessions::GetEntry(const SessionKey& key) {
-  ASSIGN_OR_RETURN(std::optional<Entry> entry,
-                   ReadEntry(rocksdb::ReadOptions(), EntryKey(key)));
-  if (!entry.has_value()) return NoSuchSessionError(key);
-  return std::move(entry->session);
+  ASSIGN_OR_RETURN(Entry entry, ReadExisting(rocksdb::ReadOptions(), key));
+  return std::move(entry.session);
 }
 
 absl::Status RocksDbSessions::Get(const SessionKey& key, StoredSession* session,
                                   std::string* snapshot) {
   const Now now(db());
-  const std::string entry_key = EntryKey(key);
-  ASSIGN_OR_RETURN(std::optional<Entry> entry,
-                   ReadEntry(now.options(), entry_key));
-  if (!entry.has_value()) return NoSuchSessionError(key);
-  ASSIGN_OR_RETURN(*snapshot, ReadSnapshot(now.options(), entry_key, *entry,
-                                           entry->session.revision));
-  *session = std::move(entry->session);
+  ASSIGN_OR_RETURN(Entry entry, ReadExisting(now.options(), key));
+  ASSIGN_OR_RETURN(*snapshot, ReadSnapshot(now.options(), EntryKey(key), entry,
+                                           entry.session.revision));
+  *session = std::move(entry.session);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> RocksDbSessions::GetSnapshot(const SessionKey& key,
                                                          uint64_t revision) {
   const Now now(db());
-  const std::string entry_key = EntryKey(key);
-  ASSIGN_OR_RETURN(const std::optional<Entry> entry,
-                   ReadEntry(now.options(), entry_key));
-  if (!entry.has_value()) return NoSuchSessionError(key);
-  return ReadSnapshot(now.options(), entry_key, *entry, revision);
+  ASSIGN_OR_RETURN(const Entry entry, ReadExisting(now.options(), key));
+  return ReadSnapshot(now.options(), EntryKey(key), entry, revision);
 }
 
 absl::StatusOr<std::string> RocksDbSessions::GetOutcome(const SessionKey& key,
                                                         uint64_t revision) {
   const Now now(db());
-  const std::string entry_key = EntryKey(key);
-  ASSIGN_OR_RETURN(const std::optional<Entry> entry,
-                   ReadEntry(now.options(), entry_key));
-  if (!entry.has_value()) return NoSuchSessionError(key);
-  RETURN_IF_ERROR(CheckRevision(key.id, entry->session.revision, revision));
-  if (entry->session.outcome_bytes == 0) return std::string();
-  return ReadBlob(now.options(), OutcomeKey(entry_key),
-                  entry->session.outcome_bytes);
+  ASSIGN_OR_RETURN(const Entry entry, ReadExisting(now.options(), key));
+  RETURN_IF_ERROR(CheckRevision(key.id, entry.session.revision, revision));
+  if (entry.session.outcome_bytes == 0) return std::string();
+  return ReadBlob(now.options(), OutcomeKey(EntryKey(key)),
+                  entry.session.outcome_bytes);
 }
 
 // ---- Writing ----------------------------------------------------------------

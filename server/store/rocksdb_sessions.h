@@ -80,6 +80,9 @@ class RocksDbSessions {
   absl::Status CountSessions();
   absl::StatusOr<std::optional<Entry>> ReadEntry(
       const rocksdb::ReadOptions& options, const std::string& entry_key);
+  // NotFound if there is no such session.
+  absl::StatusOr<Entry> ReadExisting(const rocksdb::ReadOptions& options,
+                                     const SessionKey& key);
   // DataLoss if it is not there, or has another size than its entry says.
   absl::StatusOr<std::string> ReadSnapshot(const rocksdb::ReadOptions& options,
                                            const std::string& entry_key,

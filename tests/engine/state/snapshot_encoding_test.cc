@@ -6,11 +6,13 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "engine/base/bytes.h"
 #include "engine/state/snapshot.h"
 #include "engine/state/state_copy.h"
 #include "engine/state/zstd_frame.h"
+#include "tests/engine/state/resealed.h"
 
 namespace reprise {
 namespace {
@@ -43,12 +45,10 @@ void Patch(std::string& bytes, size_t offset, T value) {
   std::memcpy(bytes.data() + offset, &value, sizeof(value));
 }
 
-std::string Resealed(std::string blob) {
+// With the length that it has now, too.
+std::string ResealedAtLength(std::string blob) {
   Patch(blob, kLengthAt, uint64_t{blob.size()});
-  blob.resize(blob.size() - sizeof(uint32_t));
-  const uint32_t checksum = Crc32c(blob);
-  blob.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
-  return blob;
+  return Resealed(std::move(blob));
 }
 
 class SnapshotEncodingTest : public ::testing::TestWithParam<SnapshotEncoding> {
@@ -106,7 +106,7 @@ class SnapshotEncodingTest : public ::testing::TestWithParam<SnapshotEncoding> {
   std::string Compressed(std::string_view content, uint64_t claimed) const {
     std::string blob = Encode(kZstd).substr(0, kContentAt);
     Patch(blob, kContentBytesAt, claimed);
-    return Resealed(blob + ZstdCompress(content) + "0000");
+    return ResealedAtLength(blob + ZstdCompress(content) + "0000");
   }
 
   StateLayout layout_;
@@ -164,7 +164,7 @@ TEST_P(SnapshotEncodingTest, AFlippedBitWithAChecksumThatFitsDoesNoHarm) {
   for (size_t bit = 0; bit < (blob.size() - 4) * 8; ++bit) {
     std::string damaged = blob;
     damaged[bit / 8] ^= static_cast<char>(1 << bit % 8);
-    Decode(Resealed(damaged)).IgnoreError();  // checks the slot
+    Decode(ResealedAtLength(damaged)).IgnoreError();  // checks the slot
   }
 }
 
@@ -174,10 +174,10 @@ TEST_P(SnapshotEncodingTest, RefusesEveryCutAndEveryExtraByte) {
     ExpectRefused(blob.substr(0, size), kDataLoss, SnapshotFault::kTruncated,
                   "bytes");
     if (size < kContentAt + 4) continue;
-    EXPECT_EQ(Decode(Resealed(blob.substr(0, size))).code(), kDataLoss);
+    EXPECT_EQ(Decode(ResealedAtLength(blob.substr(0, size))).code(), kDataLoss);
   }
   ExpectRefused(blob + '\0', kDataLoss, SnapshotFault::kTruncated, "says");
-  EXPECT_EQ(Decode(Resealed(blob + '\0')).code(), kDataLoss);
+  EXPECT_EQ(Decode(ResealedAtLength(blob + '\0')).code(), kDataLoss);
 }
 
 TEST_P(SnapshotEncodingTest, CanBeWrittenInAnyOtherWay) {
@@ -214,7 +214,7 @@ TEST_P(SnapshotEncodingTest, RefusesNumbersThatAreNotFinite) {
   ASSERT_NE(at, std::string::npos);
   const auto bad = plain.exact() ? std::string("\0\0\x80\x7f", 4) : "\x80\xff";
   blob.replace(at, bad.size(), bad);
-  ExpectRefused(Resealed(blob), kDataLoss, SnapshotFault::kNonfinite,
+  ExpectRefused(ResealedAtLength(blob), kDataLoss, SnapshotFault::kNonfinite,
                 "state field 0.kv");
 }
 
@@ -235,11 +235,11 @@ TEST_F(SnapshotEncodingTest, RefusesCodesThatDoNotExist) {
   for (const uint32_t code : {2u, 0xffffffffu}) {
     std::string blob = Encode(kBf16);
     Patch(blob, kEncodingAt, code);
-    ExpectRefused(Resealed(blob), kDataLoss, SnapshotFault::kShape,
+    ExpectRefused(ResealedAtLength(blob), kDataLoss, SnapshotFault::kShape,
                   "must be 0 (f32) or 1 (bf16)");
     blob = Encode(kBf16);
     Patch(blob, kCompressionAt, code);
-    ExpectRefused(Resealed(blob), kDataLoss, SnapshotFault::kShape,
+    ExpectRefused(ResealedAtLength(blob), kDataLoss, SnapshotFault::kShape,
                   "must be 0 (none) or 1 (zstd)");
   }
 }
@@ -254,7 +254,7 @@ TEST_F(SnapshotEncodingTest, RefusesAContentLengthThatIsNotItsOwn) {
           std::numeric_limits<uint64_t>::max()}) {
       std::string patched = blob;
       Patch(patched, kContentBytesAt, claim);
-      ExpectRefused(Resealed(patched), kDataLoss, SnapshotFault::kShape,
+      ExpectRefused(ResealedAtLength(patched), kDataLoss, SnapshotFault::kShape,
                     "content has");
     }
   }
@@ -293,7 +293,8 @@ TEST_F(SnapshotEncodingTest, RefusesBombs) {
 TEST_F(SnapshotEncodingTest, RefusesWhatIsNoFrame) {
   std::string blob = Encode(kZstd);
   Patch(blob, kContentAt, uint32_t{0});
-  ExpectRefused(Resealed(blob), kDataLoss, SnapshotFault::kShape, "zstd");
+  ExpectRefused(ResealedAtLength(blob), kDataLoss, SnapshotFault::kShape,
+                "zstd");
   ExpectRefused(Compressed("", 0), kDataLoss, SnapshotFault::kShape,
                 "too short");
 }

@@ -9,6 +9,7 @@
 
 #include "engine/base/bytes.h"
 #include "engine/state/snapshot.h"
+#include "tests/engine/state/resealed.h"
 
 namespace reprise {
 namespace {
@@ -53,12 +54,6 @@ class GrowingSnapshotTest : public ::testing::Test {
   }
   std::string Encode() const {
     return EncodeSnapshot(fingerprints_, record_, layout_, slot_);
-  }
-  static std::string Resealed(std::string blob) {
-    blob.resize(blob.size() - sizeof(uint32_t));
-    const uint32_t checksum = Crc32c(blob);
-    blob.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
-    return blob;
   }
   // The status of decoding; on an error, the slot must be untouched.
   absl::Status Decode(std::string_view blob, const StateLayout& layout) const {

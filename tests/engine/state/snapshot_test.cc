@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "engine/base/bytes.h"
+#include "tests/engine/state/resealed.h"
 
 namespace reprise {
 namespace {
@@ -64,13 +65,6 @@ class SnapshotTest : public ::testing::Test {
     std::string blob = Encode();
     std::memcpy(blob.data() + offset, &value, sizeof(value));
     return Resealed(std::move(blob));
-  }
-
-  static std::string Resealed(std::string blob) {
-    blob.resize(blob.size() - sizeof(uint32_t));
-    const uint32_t checksum = Crc32c(blob);
-    blob.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
-    return blob;
   }
 
   // The status of decoding; if it is an error, the slot must be untouched.
