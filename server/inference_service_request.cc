@@ -66,13 +66,16 @@ uint64_t Fingerprint(const google::protobuf::Message& request) {
 }
 
 // For a turn that may be committed to a session: what is not, leaves nothing
-// that could be repeated.
-void ApplyIdentity(const google::protobuf::Message& request,
-                   TurnRequest& turn) {
+// that could be repeated. Which revision is expected is no part of what is
+// asked for: a client may learn it from the first attempt, for the second.
+template <typename Request>
+void ApplyIdentity(const Request& request, TurnRequest& turn) {
   if (turn.request_id.empty() || !turn.session.has_value() || !turn.commit) {
     return;
   }
-  turn.acquire.request = {turn.request_id, Fingerprint(request)};
+  Request asked = request;
+  asked.clear_expected_revision();
+  turn.acquire.request = {turn.request_id, Fingerprint(asked)};
 }
 
 absl::StatusOr<SamplingParams> ToSampling(const v1::SamplingOptions& options,

@@ -64,6 +64,13 @@ absl::StatusOr<std::optional<TurnOutcome>> SessionManager::Impl::Admit(
     return absl::InvalidArgumentError(
         absl::StrCat(which, " by another request than this one"));
   }
+  // Each commit counts up by one.
+  const uint64_t before = stored.revision - 1;
+  if (acquire.expected_revision.value_or(before) != before) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(which, " from revision ", before,
+                     ", expected_revision is ", *acquire.expected_revision));
+  }
   const absl::StatusOr<std::string> bytes =
       store.GetOutcome(key, stored.revision);
   CountFailure(SnapshotOp::kRead, bytes.status());

@@ -77,7 +77,21 @@ TEST_F(RepeatTest, TheExpectedRevisionOfTheFirstTimeDoesNotRefuseTheSecond) {
   const Completion first = Send(request);
   ExpectRepeated(Send(request), first);
   request.set_expected_revision(2);  // another request
-  EXPECT_EQ(Send(request).status.error_code(), kInvalidArgument);
+  const Completion refused = Send(request);
+  EXPECT_EQ(refused.status.error_code(), kInvalidArgument);
+  EXPECT_THAT(refused.status.error_message(),
+              HasSubstr("request_id: r made revision 2 of session s from "
+                        "revision 1, expected_revision is 2"));
+}
+
+TEST_F(RepeatTest, TheSecondTimeMayExpectTheRevisionThatTheFirstToldOf) {
+  Turn("s", "cc", 5);
+  v1::GenerateRequest request = Request("r");
+  const Completion first = Send(request);
+  request.set_expected_revision(first.started.revision());
+  ExpectRepeated(Send(request), first);
+  Suspend("s");
+  ExpectRepeated(Send(request), first);
 }
 
 TEST_F(RepeatTest, WhatWasStreamedIsRepeatedWithStopAndReason) {

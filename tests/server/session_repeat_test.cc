@@ -97,6 +97,15 @@ TEST_F(SessionRepeatTest, TheExpectedRevisionIsThatOfTheFirstTime) {
   ASSERT_TRUE(again.ok()) << again.status();
   ASSERT_NE(again->repeated(), nullptr);
   EXPECT_EQ(again->repeated()->revision, 4u);
+  AcquireOptions other = ask;
+  other.expected_revision = 4;
+  const absl::Status refused = manager_->Acquire(Key("s"), other).status();
+  EXPECT_EQ(refused.code(), kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("made revision 4 of session s from revision 3, "
+                        "expected_revision is 4"));
+  other.expected_revision.reset();
+  EXPECT_TRUE(manager_->Acquire(Key("s"), other).ok());
 }
 
 TEST_F(SessionRepeatTest, OnlyTheLastTurnIsKnown) {
