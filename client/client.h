@@ -17,54 +17,47 @@
 #include <optional>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/base/mutex.h"
+#include "client/client_cancellation.h"
 #include "proto/inference.pb.h"
-
-namespace grpc {
-class ClientContext;
-}
 
 namespace reprise {
 
-// Ends a call from another thread. Thread-safe. Serves one call at a time; once
-// cancelled, it stays so and the next calls with it end at once.
-class Cancellation {
- public:
-  void Cancel();
-  bool cancelled() const;
-
- private:
-  friend class CancellationScope;
-  mutable Mutex mu_;
-  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  // The running call, if there is one.
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;
-};
-
 struct ClientOptions {
-  std::string address = "127.0.0.1:8980";  // HOST:PORT, or any gRPC target
-  // How long Connect waits for a server that does not say no.
+  // HOST:PORT, or several with commas between: servers with one store.
+  std::string address = "127.0.0.1:8980";
+  // How long Connect waits for servers that do not say no.
   int64_t connect_timeout_ms = 5'000;
   // For every call but Generate, Score, Append and the ones that move a state;
   // 0 = none.
   int64_t call_timeout_ms = 30'000;
+  // A server that said nothing for so long is asked for a sign of life, and
+  // taken for gone if it gives none within a third of it. Servers allow 10 s.
+  int64_t keepalive_ms = 15'000;
 };
 
 // Thread-safe; calls block until the server has answered.
+//
+// Calls go to the first address that answers. Once its server went away, the
+// next call goes to the next address, or to the same if there is one only. A
+// call that changes nothing is made again then; of the others only the caller
+// knows whether they may be (client_resume.h does for Generate).
 //
 // Every call can return what the server returns, Unavailable if the server went
 // away, and DeadlineExceeded.
 class Client {
  public:
-  // Waits until the connection stands. Unavailable, with a text for the user
-  // that names the address, if nobody listens there or nothing answers in time.
+  // Waits until a connection stands. InvalidArgument for a bad address;
+  // Unavailable, with a text for the user that names the addresses, if nobody
+  // listens there or nothing answers in time.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(
       const ClientOptions& options);
   ~Client();
+
+  // Of the server that the last call went to.
+  std::string address() const;
 
   // Called for each message of a stream; false ends the call.
   using OnMessage = absl::FunctionRef<bool(const v1::GenerateResponse&)>;

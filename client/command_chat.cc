@@ -236,10 +236,10 @@ class Chat {
   absl::Status Say(const std::string& text) {
     RETURN_IF_ERROR(CheckUtf8(text));
     RETURN_IF_ERROR(SetInput(text));
-    TurnResult result =
-        RunTurn(context_.client, request_,
-                line_.json ? TurnFormat::kJson : TurnFormat::kText,
-                context_.terminal, &context_.interrupts);
+    TurnResult result = RunTurn(
+        context_.client, request_, {.timeout_ms = line_.retry_timeout_ms},
+        line_.json ? TurnFormat::kJson : TurnFormat::kText, context_.terminal,
+        &context_.interrupts);
     if (!line_.json) context_.terminal.EndLine();
     if (line_.verbose || (context_.terminal.interactive() && !line_.json)) {
       context_.terminal.Note(SummariseTurn(result));

@@ -36,7 +36,7 @@ absl::StatusOr<int> RunComplete(const CommandLine& line,
     ASSIGN_OR_RETURN(*request.mutable_messages(), GetMessages(line, context));
   }
   const TurnResult result =
-      RunTurn(context.client, request,
+      RunTurn(context.client, request, {.timeout_ms = line.retry_timeout_ms},
               line.json ? TurnFormat::kJson : TurnFormat::kText, terminal,
               &context.interrupts);
   if (line.verbose || (terminal.interactive() && !line.json)) {

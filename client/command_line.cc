@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/client_addresses.h"
 #include "client/format.h"
 #include "client/generate_options.h"
 #include "client/input.h"
@@ -221,7 +223,9 @@ void AddInspect(CLI::App& root, CommandLine& line) {
 
 void AddGlobalOptions(CLI::App& app, CommandLine& line) {
   app.set_version_flag("--version", "reprise " REPRISE_VERSION);
-  app.add_option("--server", line.server, "Where the server listens")
+  app.add_option("--server", line.server,
+                 "Where the server listens; or several, with one store: "
+                 "A:1,B:2")
       ->type_name("HOST:PORT")
       ->envname("REPRISE_SERVER")
       ->capture_default_str();
@@ -230,6 +234,12 @@ void AddGlobalOptions(CLI::App& app, CommandLine& line) {
                      [&line](int64_t n) { line.connect_timeout_ms = n; },
                      {.min = 1, .max = 3'600'000})
       ->default_str(std::to_string(line.connect_timeout_ms));
+  AddNumber<int64_t>(app, "Options", "--retry-timeout-ms",
+                     "How long an answer is tried again whose server went "
+                     "away, 0: not at all",
+                     [&line](int64_t n) { line.retry_timeout_ms = n; },
+                     {.min = 0, .max = 3'600'000})
+      ->default_str(std::to_string(line.retry_timeout_ms));
   app.add_flag("--json", line.json, "JSON lines for machines");
   app.add_flag("-v,--verbose", line.verbose,
                "Figures of each completion on stderr, also in a pipe");
@@ -268,6 +278,10 @@ std::string FindConflict(const CommandLine& line) {
 
 // What goes into a message; the text is checked when it is read.
 absl::Status CheckTexts(const CommandLine& line) {
+  if (const auto addresses = ParseAddresses(line.server); !addresses.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--server: ", addresses.status().message()));
+  }
   RETURN_IF_ERROR(CheckUtf8(line.request.session_id(), "--session"));
   RETURN_IF_ERROR(CheckUtf8(line.request.request_id(), "--request-id"));
   RETURN_IF_ERROR(CheckUtf8(line.score.request_id(), "--request-id"));

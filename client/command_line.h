@@ -36,8 +36,9 @@ enum class Command {
 struct CommandLine {
   Command command = Command::kModel;
   // Every command.
-  std::string server = "127.0.0.1:8980";
+  std::string server = "127.0.0.1:8980";  // checked by ParseAddresses
   int64_t connect_timeout_ms = 5'000;
+  int64_t retry_timeout_ms = 20'000;  // complete and chat; 0 = no retry
   bool json = false;
   bool verbose = false;
   // complete, score and tokenize; "-" stands for stdin.

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "client/field_flags.h"
 #include "client/sanitise.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
@@ -18,6 +19,11 @@ std::string WithDecimals(double value, int decimals, const char* unit) {
   std::array<char, 64> text;
   std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, unit);
   return text.data();
+}
+
+std::string ToLine(const nlohmann::json& json) {
+  return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false,
+                   nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -89,12 +95,14 @@ std::string FormatError(const absl::Status& status, bool json) {
   const std::string code = absl::StatusCodeToString(status.code());
   const std::string message(FromAbsl(status.message()));
   if (!json) {
-    return "reprise: " + (absl::IsUnknown(status) ? "" : code + ": ") + message;
+    return "reprise: " + (absl::IsUnknown(status) ? "" : code + ": ") +
+           NameFlag(message);
   }
-  const nlohmann::json error = {
-      {"error", {{"code", code}, {"message", message}}}};
-  return error.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false,
-                    nlohmann::json::error_handler_t::replace);
+  return ToLine({{"error", {{"code", code}, {"message", message}}}});
+}
+
+std::string FormatNotice(const std::string& notice, bool json) {
+  return json ? ToLine({{"notice", notice}}) : "reprise: " + notice;
 }
 
 Table::Table(std::vector<std::pair<std::string, Align>> columns) {

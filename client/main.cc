@@ -19,11 +19,11 @@ namespace {
 // Tells a newcomer what to do about it.
 absl::Status ExplainNoServer(const absl::Status& status,
                              const std::string& address) {
-  return absl::Status(
-      status.code(),
-      std::string(FromAbsl(status.message())) +
-          ". Start one with `reprise-server --listen=" + address +
-          "`, or name another with --server=HOST:PORT");
+  return absl::Status(status.code(),
+                      std::string(FromAbsl(status.message())) +
+                          ". Start one with `reprise-server --listen=" +
+                          address.substr(0, address.find(',')) +
+                          "`, or name another with --server=HOST:PORT");
 }
 
 int Main(int argc, char** argv) {

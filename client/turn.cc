@@ -38,6 +38,11 @@ class TurnViewer {
            terminal_.status().ok();
   }
 
+  void OnNotice(const std::string& notice) {
+    spinner_.Stop();
+    terminal_.Note(FormatNotice(notice, format_ == TurnFormat::kJson));
+  }
+
   // After the last message.
   void End() {
     spinner_.Stop();
@@ -197,18 +202,19 @@ absl::StatusOr<std::string> ToJsonLine(
 }
 
 TurnResult RunTurn(Client& client, const v1::GenerateRequest& request,
-                   TurnFormat format, Terminal& terminal,
-                   Interrupts* interrupts) {
+                   const ResumeOptions& resume, TurnFormat format,
+                   Terminal& terminal, Interrupts* interrupts) {
   TurnResult result;
   TurnViewer viewer(format, terminal, result);
   Cancellation cancellation;
   if (interrupts != nullptr) interrupts->WatchCall(&cancellation);
-  const absl::Status status = client.Generate(
-      request,
+  const absl::Status status = GenerateResuming(
+      client, request, resume,
       [&viewer](const v1::GenerateResponse& message) {
         return viewer.OnMessage(message);
       },
-      &cancellation);
+      [&viewer](const std::string& notice) { viewer.OnNotice(notice); },
+      cancellation);
   if (interrupts != nullptr) interrupts->WatchCall(nullptr);
   viewer.End();
   result.interrupted = cancellation.cancelled();

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "client/client_resume.h"
 #include "client/interrupts.h"
 #include "client/terminal.h"
 #include "proto/inference.pb.h"
@@ -36,11 +37,12 @@ struct TurnResult {
   int64_t total_us = 0;       // from the call to its end
 };
 
-// Runs the turn; blocks until it is over. `interrupts` may be null. The call
-// ends early, without an error, if the reader of stdout goes away.
+// Runs the turn, on another server if the first goes away, which is told on
+// stderr; blocks until it is over. `interrupts` may be null. The call ends
+// early, without an error, if the reader of stdout goes away.
 TurnResult RunTurn(Client& client, const v1::GenerateRequest& request,
-                   TurnFormat format, Terminal& terminal,
-                   Interrupts* interrupts);
+                   const ResumeOptions& resume, TurnFormat format,
+                   Terminal& terminal, Interrupts* interrupts);
 
 // "24 tokens, first after 8.3 ms, 312 tokens/s; length limit; session s at
 // revision 2, resumed from the store, 40 tokens cached; seed 7".

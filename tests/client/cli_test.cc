@@ -135,6 +135,45 @@ TEST_F(CliTest, SaysHowToStartAServer) {
   EXPECT_THAT(process.err(), HasSubstr("reprise-server --listen=127.0.0.1:1"));
 }
 
+TEST_F(CliTest, GoesOnAtTheNextServerAndSaysSo) {
+  const FakeAnswer whole = AnswerOf({"Let ", "there be"});
+  FakeAnswer cut = whole;
+  cut.messages.resize(2);
+  cut.status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
+  server_.inference.SetAnswer(cut);
+  FakeServer second;
+  second.inference.SetAnswer(whole);
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(
+        arguments.begin(),
+        {kBinary, "--server=" + server_.address() + "," + second.address()});
+    Process process(arguments, Process::Streams::kPipes);
+    const int exit_code = process.Wait();
+    return Outcome{exit_code, process.out(), process.err()};
+  };
+  const std::string notice = "draining; continued on " + second.address();
+  const Outcome text = run({"complete", "a"});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_EQ(text.out, "Let there be");
+  EXPECT_EQ(text.err, "reprise: " + notice + "\n");
+  const Outcome json = run({"complete", "a", "--json"});
+  EXPECT_EQ(std::count(json.out.begin(), json.out.end(), '\n'), 4);
+  EXPECT_EQ(json.err, "{\"notice\":\"" + notice + "\"}\n");
+  const Outcome one = run({"complete", "a", "--retry-timeout-ms=0"});
+  EXPECT_EQ(one.exit_code, 1);
+  EXPECT_EQ(one.out, "Let ");
+  EXPECT_EQ(one.err, "reprise: UNAVAILABLE: draining\n");
+}
+
+TEST_F(CliTest, ErrorsNameTheFlag) {
+  server_.inference.SetAnswer(ErrorAnswer(grpc::StatusCode::INVALID_ARGUMENT,
+                                          "sampling.temperature: 3 is big"));
+  EXPECT_EQ(Run({"complete", "a"}).err,
+            "reprise: INVALID_ARGUMENT: --temperature: 3 is big\n");
+  EXPECT_THAT(Run({"complete", "a", "--json"}).err,
+              HasSubstr("\"sampling.temperature: 3 is big\""));
+}
+
 TEST_F(CliTest, InterruptEndsTheCallAndKeepsWhatWasShown) {
   FakeAnswer answer = AnswerOf({"shown"});
   answer.messages.pop_back();

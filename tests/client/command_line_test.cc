@@ -238,6 +238,11 @@ TEST_F(CommandLineTest, AnOptionDoesNotEatTheNextArgument) {
   ExpectUsageError({"complete", "Hi", "--session", "--json"}, "--session: ");
   ExpectUsageError({"complete", "Hi", "--stop", "-v"}, "--stop: ");
   ExpectUsageError({"--server", "--json", "model"}, "--server: ");
+  ExpectUsageError({"--server=localhost", "model"},
+                   "--server: 'localhost' is not HOST:PORT: the port is "
+                   "missing");
+  ExpectUsageError({"--server=a:1,,b:2", "model"}, "--server: '' is not");
+  EXPECT_EQ(ParseOk({"model", "--server=a:1,b:2"}).server, "a:1,b:2");
   ExpectUsageError({"sessions", "list", "--page-size="}, "--page-size: ");
   ExpectUsageError({"complete", "Hi", "--session"}, "--session: ");
   EXPECT_EQ(ParseOk({"complete", "--", "--session="}).text, "--session=");

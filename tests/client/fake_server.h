@@ -5,33 +5,27 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
 #include "proto/inference.grpc.pb.h"
+#include "tests/client/fake_answer.h"
 
 namespace reprise {
-
-// What Generate answers.
-struct FakeAnswer {
-  std::vector<v1::GenerateResponse> messages;
-  grpc::Status status;
-  // After the messages, waits until the client cancels.
-  bool wait_for_cancel = false;
-  // Sends the last message again and again, until the client cancels.
-  bool endless = false;
-};
 
 class FakeInference final : public v1::Inference::Service {
  public:
   void SetAnswer(FakeAnswer answer);
+  // For the next calls, one each, before the one that was set.
+  void QueueAnswer(FakeAnswer answer);
   // What GetModel says of it; none at first.
   void SetChatTemplate(const std::string& name);
   v1::GenerateRequest last_request() const;
+  int generate_calls() const;
   v1::ScoreRequest last_score() const;
   v1::TokenizeRequest last_tokenize() const;
   int cancelled_calls() const;
@@ -58,6 +52,8 @@ class FakeInference final : public v1::Inference::Service {
  private:
   mutable Mutex mu_;
   FakeAnswer answer_ ABSL_GUARDED_BY(mu_);
+  std::deque<FakeAnswer> queued_ ABSL_GUARDED_BY(mu_);
+  int generate_calls_ ABSL_GUARDED_BY(mu_) = 0;
   v1::GenerateRequest last_request_ ABSL_GUARDED_BY(mu_);
   v1::ScoreRequest last_score_ ABSL_GUARDED_BY(mu_);
   v1::TokenizeRequest last_tokenize_ ABSL_GUARDED_BY(mu_);
@@ -134,16 +130,6 @@ class FakeServer {
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
 };
-
-v1::GenerateResponse StartedMessage(const std::string& session_id);
-v1::GenerateResponse DeltaMessage(const std::string& text,
-                                  uint32_t tokens_so_far, uint32_t index = 0);
-v1::GenerateResponse FinishedMessage(uint32_t tokens);
-// Started, a Delta for each text, Finished.
-FakeAnswer AnswerOf(const std::vector<std::string>& texts,
-                    const std::string& session_id = "");
-// No message, only an error.
-FakeAnswer ErrorAnswer(grpc::StatusCode code, const std::string& text);
 
 }  // namespace reprise
 

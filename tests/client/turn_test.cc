@@ -43,7 +43,8 @@ class RunTurnTest : public ::testing::Test {
     client_ = *std::move(client);
   }
   TurnResult Run(TurnFormat format) {
-    return RunTurn(*client_, v1::GenerateRequest(), format, terminal_,
+    return RunTurn(*client_, v1::GenerateRequest(), ResumeOptions(), format,
+                   terminal_,
                    /*interrupts=*/nullptr);
   }
 

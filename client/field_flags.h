@@ -1,0 +1,16 @@
+// From what the server calls a field to what this program's user calls it.
+#ifndef CLIENT_FIELD_FLAGS_H_
+#define CLIENT_FIELD_FLAGS_H_
+
+#include <string>
+
+namespace reprise {
+
+// An error of the server begins with the field that it is about:
+// "sampling.temperature: 3 is ..." becomes "--temperature: 3 is ...". Others
+// stay as they are.
+std::string NameFlag(const std::string& message);
+
+}  // namespace reprise
+
+#endif  // CLIENT_FIELD_FLAGS_H_
