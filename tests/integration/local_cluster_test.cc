@@ -1,0 +1,201 @@
+// deploy/local-cluster as its users run it: it starts, survives the end of a
+// server, stops, and leaves no process and all data.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "client/client_resume.h"
+#include "tests/support/eventually.h"
+#include "tests/support/free_port.h"
+#include "tests/support/generate_call.h"
+#include "tests/support/scrape.h"
+#include "tests/support/server_process.h"
+#include "tests/support/temp_dir.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int kServers = 2;
+
+struct Outcome {
+  int exit_code = 0;
+  std::string output;
+};
+
+bool Lives(pid_t pid) {
+  // A process that ended and was not waited for is none.
+  const std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  return !stat.empty() && stat.find(") Z ") == std::string::npos;
+}
+
+class LocalClusterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    // 20 ports that nobody has now; somebody may take one.
+    std::mt19937 random(std::random_device{}());
+    for (int tries = 0; tries < 20; ++tries) {
+      port_ = 20'000 + static_cast<int>(random() % 12'000);
+      if (Run("start").exit_code == 0) return;
+    }
+    FAIL() << "it does not start: " << Run("start").output;
+  }
+  void TearDown() override { Run("stop"); }
+
+  Outcome Run(const std::string& command, const std::string& more = "") const {
+    const std::string out = dir_.Path("output");
+    const std::string line =
+        REPRISE_SOURCE_DIR "/deploy/local-cluster " + command +
+        " --servers=" + std::to_string(kServers) +
+        " --port=" + std::to_string(port_) + " --dir=" + dir_.Path("cluster") +
+        " --bin=" REPRISE_BINARY_DIR " --model=" REPRISE_SOURCE_DIR
+        "/models/embedded " +
+        more + " >" + out + " 2>&1 </dev/null";
+    const int status = std::system(line.c_str());
+    return {WEXITSTATUS(status), ReadFile(out)};
+  }
+
+  // Those that the cluster names, its own first.
+  std::vector<pid_t> Pids() const {
+    std::vector<pid_t> pids = {
+        std::atoi(ReadFile(dir_.Path("cluster/pid")).c_str())};
+    std::istringstream log(ReadFile(dir_.Path("cluster/log")));
+    std::string word;
+    while (log >> word) {
+      pid_t pid = 0;
+      if (word == "process" && log >> pid) pids.push_back(pid);
+    }
+    return pids;
+  }
+  bool AllGone(const std::vector<pid_t>& pids) const {
+    return Eventually([&] {
+      for (const pid_t pid : pids) {
+        if (Lives(pid)) return false;
+      }
+      return true;
+    });
+  }
+
+  // The process of the server that is at work.
+  pid_t BusyServer() const {
+    for (int i = 1; i <= kServers; ++i) {
+      const std::string scrape = HttpBody(HttpGetMetrics(port_ + 10 + i));
+      if (MetricValue(scrape, "reprise_requests_running{model=\"embedded\"}") <
+          1) {
+        continue;
+      }
+      const std::string log = ReadFile(dir_.Path("cluster/log"));
+      const std::string name = "server-" + std::to_string(i) + ": process ";
+      return std::atoi(log.c_str() + log.rfind(name) + name.size());
+    }
+    return 0;
+  }
+
+  std::unique_ptr<Client> Connect() const {
+    auto client =
+        Client::Connect({.address = Address(), .connect_timeout_ms = 60'000});
+    EXPECT_TRUE(client.ok()) << client.status();
+    return client.ok() ? *std::move(client) : nullptr;
+  }
+  std::string Address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  // A turn of session `id` through HAProxy; if `kill`, the server that has it
+  // is killed in the middle.
+  Completion Turn(const std::string& id, bool kill) {
+    const auto client = Connect();
+    Completion completion;
+    if (client == nullptr) return completion;
+    Cancellation cancellation;
+    v1::GenerateRequest request = SessionRequest(id, "In the beginning", 300);
+    int heard = 0;
+    const absl::Status status = GenerateResuming(
+        *client, request, {.timeout_ms = 60'000},
+        [&](const v1::GenerateResponse& message) {
+          AddMessage(message, completion);
+          if (++heard == 10 && kill) {
+            const pid_t busy = BusyServer();
+            EXPECT_GT(busy, 0);
+            if (busy > 0) ::kill(busy, SIGKILL);
+          }
+          return true;
+        },
+        [&](const std::string& notice) { notices_.push_back(notice); },
+        cancellation);
+    EXPECT_TRUE(status.ok()) << status;
+    return completion;
+  }
+
+  const TempDir dir_;
+  int port_ = 0;
+  std::vector<std::string> notices_;
+};
+
+TEST_F(LocalClusterTest, ServesSurvivesAndStops) {
+  EXPECT_THAT(Run("start").output, HasSubstr("it runs already"));
+  const Completion whole = Turn("a", /*kill=*/false);
+  EXPECT_TRUE(notices_.empty());
+  const Completion resumed = Turn("b", /*kill=*/true);
+  EXPECT_EQ(resumed.text, whole.text);
+  EXPECT_EQ(resumed.token_ids, whole.token_ids);
+  ASSERT_EQ(notices_.size(), 1u);
+  EXPECT_THAT(notices_[0], AllOf(HasSubstr(Address() + " went away"),
+                                 HasSubstr("over a new connection")));
+  // It starts the server again.
+  Outcome status;
+  EXPECT_TRUE(Eventually([&] {
+    status = Run("status");
+    return status.output.find("no answer") == std::string::npos;
+  })) << status.output;
+  EXPECT_THAT(status.output, AllOf(HasSubstr("HAProxy"), HasSubstr("server-1"),
+                                   HasSubstr("server-2"), HasSubstr("Redis")));
+
+  const std::vector<pid_t> pids = Pids();
+  EXPECT_GE(pids.size(), 1u + 4u + 1u);  // with the one that was started anew
+  const Outcome stopped = Run("stop");
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.output;
+  EXPECT_TRUE(AllGone(pids));
+  EXPECT_EQ(Run("status").exit_code, 1);
+  EXPECT_THAT(Run("stop").output, HasSubstr("nothing runs"));
+
+  // What was said is still there.
+  ASSERT_EQ(Run("start").exit_code, 0);
+  EXPECT_EQ(Connect()->GetSession("b")->revision(), 1u);
+}
+
+TEST_F(LocalClusterTest, LeavesNoProcessIfItIsKilled) {
+  const std::vector<pid_t> pids = Pids();
+  ASSERT_GT(pids[0], 0);
+  kill(pids[0], SIGKILL);
+  EXPECT_TRUE(AllGone(pids));
+  EXPECT_THAT(Run("status").output, HasSubstr("nothing runs"));
+  EXPECT_EQ(Run("start").exit_code, 0);
+}
+
+TEST_F(LocalClusterTest, SaysWhatIsWrong) {
+  const TempDir other;
+  const std::string elsewhere = "--dir=" + other.Path("cluster");
+  EXPECT_THAT(
+      Run("run", elsewhere).output,
+      AllOf(HasSubstr("port " + std::to_string(port_)), HasSubstr("is taken")));
+  EXPECT_THAT(Run("run").output, HasSubstr("runs already"));
+  EXPECT_THAT(Run("run", "--servers=0").output,
+              HasSubstr("--servers: '0' is not a whole number from 1 to 9"));
+  EXPECT_THAT(Run("run", "--bin=/nowhere").output,
+              HasSubstr("/nowhere/reprise-server is missing"));
+  EXPECT_THAT(Run("run", "--model=/nowhere").output,
+              HasSubstr("no folder /nowhere"));
+  EXPECT_THAT(Run("run", "--what").output, HasSubstr("unknown argument"));
+}
+
+}  // namespace
+}  // namespace reprise

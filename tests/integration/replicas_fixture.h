@@ -1,0 +1,149 @@
+// Several servers on one Redis, all of them real processes, and one more with a
+// store of its own that says what a conversation should have been.
+#ifndef TESTS_INTEGRATION_REPLICAS_FIXTURE_H_
+#define TESTS_INTEGRATION_REPLICAS_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/client.h"
+#include "client/client_resume.h"
+#include "tests/support/generate_call.h"
+#include "tests/support/redis_server.h"
+#include "tests/support/server_process.h"
+
+namespace reprise {
+
+inline constexpr int kReplicas = 3;
+
+// Soon: a test does not wait for what people would wait for.
+inline constexpr int64_t kReplicaKeepaliveMs = 1'000;
+
+// Draws, and depends on all that a session remembers: its random numbers and
+// its penalties.
+inline v1::GenerateRequest ReplicaTurn(const std::string& text, uint32_t tokens,
+                                       uint64_t seed) {
+  v1::GenerateRequest request = SessionRequest("s", text, tokens);
+  request.mutable_sampling()->set_seed(seed);
+  request.mutable_sampling()->set_temperature(1.2F);
+  request.mutable_sampling()->set_presence_penalty(0.5F);
+  request.mutable_sampling()->set_frequency_penalty(0.2F);
+  request.mutable_sampling()->set_penalty_decay(0.99F);
+  request.mutable_output()->set_logprobs(3);
+  return request;
+}
+
+class ReplicasTest : public ::testing::Test {
+ protected:
+  using OnMessage = std::function<void(const v1::GenerateResponse&)>;
+
+  void SetUp() override {
+    for (int i = 0; i < kReplicas; ++i) {
+      replicas_.push_back(NewServer(redis_.Uri()));
+    }
+    alone_ = NewServer("memory:");
+    for (const auto& replica : replicas_) ASSERT_TRUE(replica->AwaitReady());
+    ASSERT_TRUE(alone_->AwaitReady());
+  }
+
+  std::unique_ptr<ServerProcess> NewServer(
+      const std::string& store, std::vector<std::string> arguments = {}) {
+    arguments.insert(arguments.begin(),
+                     {"--model=" REPRISE_SOURCE_DIR "/models/embedded",
+                      "--slots=16", "--store=" + store});
+    return std::make_unique<ServerProcess>(std::move(arguments));
+  }
+
+  // A new process in the place of one that was killed.
+  void Replace(size_t replica) {
+    replicas_[replica] = NewServer(redis_.Uri());
+    ASSERT_TRUE(replicas_[replica]->AwaitReady());
+  }
+
+  std::string Address(size_t replica) const {
+    return "127.0.0.1:" + std::to_string(replicas_[replica]->grpc_port());
+  }
+  // Of all, beginning with `first`.
+  std::string Addresses(size_t first) const {
+    std::string all;
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      all += (i > 0 ? "," : "") + Address((first + i) % replicas_.size());
+    }
+    return all;
+  }
+  // Which replica listens there.
+  size_t ReplicaAt(const std::string& address) const {
+    size_t i = 0;
+    while (i < replicas_.size() && Address(i) != address) ++i;
+    return i;
+  }
+
+  static std::unique_ptr<Client> Connect(const std::string& addresses) {
+    auto client = Client::Connect({.address = addresses,
+                                   .connect_timeout_ms = 60'000,
+                                   .keepalive_ms = kReplicaKeepaliveMs});
+    EXPECT_TRUE(client.ok()) << client.status();
+    return client.ok() ? *std::move(client) : nullptr;
+  }
+
+  // The turn through the client library; `on_message` may be empty.
+  Completion Resuming(Client& client, const v1::GenerateRequest& request,
+                      const OnMessage& on_message,
+                      std::vector<std::string>& notices) {
+    Completion completion;
+    Cancellation cancellation;
+    const absl::Status status = GenerateResuming(
+        client, request, {.timeout_ms = 60'000},
+        [&](const v1::GenerateResponse& message) {
+          AddMessage(message, completion);
+          if (on_message) on_message(message);
+          return true;
+        },
+        [&](const std::string& notice) { notices.push_back(notice); },
+        cancellation);
+    completion.status =
+        grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                     std::string(status.message()));
+    return completion;
+  }
+
+  static Completion On(const ServerProcess& server,
+                       const v1::GenerateRequest& request) {
+    return Generate(*server.NewStub(), request);
+  }
+
+  static void ExpectSame(const Completion& some, const Completion& expected) {
+    EXPECT_TRUE(some.status.ok()) << some.status.error_message();
+    EXPECT_EQ(some.token_ids, expected.token_ids);
+    EXPECT_EQ(some.text, expected.text);
+    EXPECT_EQ(some.logprobs, expected.logprobs);
+    EXPECT_EQ(some.started.seed(), expected.started.seed());
+    EXPECT_EQ(some.started.prompt_tokens(), expected.started.prompt_tokens());
+    ASSERT_EQ(some.finished.size(), 1u);
+    EXPECT_EQ(some.finished[0].reason(), expected.finished.at(0).reason());
+  }
+
+  static v1::Session Get(const ServerProcess& server, const std::string& id) {
+    v1::GetSessionRequest request;
+    request.set_id(id);
+    grpc::ClientContext context;
+    v1::Session session;
+    const grpc::Status status =
+        server.NewSessionsStub()->Get(&context, request, &session);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return session;
+  }
+
+  RedisServer redis_;
+  std::vector<std::unique_ptr<ServerProcess>> replicas_;
+  std::unique_ptr<ServerProcess> alone_;
+};
+
+}  // namespace reprise
+
+#endif  // TESTS_INTEGRATION_REPLICAS_FIXTURE_H_

@@ -1,0 +1,156 @@
+// Conversations go on while the servers that they are on stop, are killed and
+// come back: each is bit for bit what it is on a server that nothing happens
+// to.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/integration/replicas_fixture.h"
+
+namespace reprise {
+namespace {
+
+constexpr int kSessions = 4;
+
+// The test labelled `long` sets 120.
+int SoakSeconds() {
+  const char* text = std::getenv("REPRISE_SOAK_SECONDS");
+  return text == nullptr ? 8 : std::atoi(text);
+}
+
+uint64_t SoakSeed() {
+  const char* text = std::getenv("REPRISE_SOAK_SEED");
+  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+}
+
+class ReplicasSoakTest : public ReplicasTest {
+ protected:
+  using Clock = std::chrono::steady_clock;
+
+  // Addresses in a random order. Ports change with every new process.
+  std::string ShuffledAddresses(std::mt19937_64& random) {
+    std::vector<int> ports;
+    {
+      MutexLock lock(mu_);
+      ports = ports_;
+    }
+    std::shuffle(ports.begin(), ports.end(), random);
+    std::string all;
+    for (const int port : ports) {
+      all += (all.empty() ? "" : ",") + ("127.0.0.1:" + std::to_string(port));
+    }
+    return all;
+  }
+
+  void Trouble(Clock::time_point end) {
+    std::mt19937_64 random(SoakSeed());
+    while (Clock::now() < end) {
+      Sleep(50 + random() % 300);
+      const size_t victim = random() % kReplicas;
+      if (random() % 2 == 0) {
+        replicas_[victim]->Signal(SIGSTOP);
+        Sleep(50 + random() % 2'500);
+        replicas_[victim]->Signal(SIGCONT);
+        ++stops_;
+      } else {
+        replicas_[victim]->Signal(SIGKILL);
+        EXPECT_EQ(replicas_[victim]->Wait(), 128 + SIGKILL);
+        Replace(victim);
+        ++kills_;
+        MutexLock lock(mu_);
+        ports_[victim] = replicas_[victim]->grpc_port();
+      }
+    }
+  }
+
+  // One conversation, and the client's own record of it: the revision.
+  void Converse(int number, Clock::time_point end) {
+    std::mt19937_64 random(SoakSeed() * 1'000 + static_cast<uint64_t>(number));
+    const std::string id = "soak-" + std::to_string(number);
+    const auto alone = alone_->NewStub();
+    uint64_t revision = 0;
+    while (Clock::now() < end && !HasFailure()) {
+      v1::GenerateRequest request =
+          ReplicaTurn(" And " + std::to_string(random() % 100) + " men said,",
+                      100 + static_cast<uint32_t>(random() % 400), random());
+      request.set_session_id(id);
+      const Completion expected = Generate(*alone, request);
+      ASSERT_TRUE(expected.status.ok()) << expected.status.error_message();
+      const auto client = Connect(ShuffledAddresses(random));
+      ASSERT_NE(client, nullptr);
+      std::vector<std::string> notices;
+      const Completion turn = Resuming(*client, request, {}, notices);
+      SCOPED_TRACE(id + " at revision " + std::to_string(revision) + ", seed " +
+                   std::to_string(SoakSeed()));
+      Check(turn, expected);
+      if (HasFailure()) return;
+      EXPECT_EQ(turn.started.revision(), revision);
+      EXPECT_GT(turn.finished.at(0).revision(), revision);
+      revision = turn.finished.at(0).revision();
+      ++turns_;
+      if (!notices.empty()) ++resumed_;
+    }
+    MutexLock lock(mu_);
+    revisions_[static_cast<size_t>(number)] = revision;
+  }
+
+  // An answer that was lost after its commit comes without log-probabilities.
+  void Check(const Completion& turn, const Completion& expected) {
+    Completion same = turn;
+    if (turn.logprobs.size() < expected.logprobs.size() && turn.status.ok()) {
+      EXPECT_TRUE(expected.logprobs.starts_with(turn.logprobs));
+      same.logprobs = expected.logprobs;
+      ++recorded_;
+    }
+    ExpectSame(same, expected);
+  }
+
+  static void Sleep(uint64_t milliseconds) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  }
+
+  Mutex mu_;
+  std::vector<int> ports_ ABSL_GUARDED_BY(mu_);
+  std::vector<uint64_t> revisions_ ABSL_GUARDED_BY(mu_) =
+      std::vector<uint64_t>(kSessions);
+  std::atomic<int> turns_{0}, resumed_{0}, recorded_{0}, stops_{0}, kills_{0};
+};
+
+TEST_F(ReplicasSoakTest, ConversationsSurviveWhatHappensToTheServers) {
+  {
+    MutexLock lock(mu_);
+    for (const auto& replica : replicas_) {
+      ports_.push_back(replica->grpc_port());
+    }
+  }
+  const auto end = Clock::now() + std::chrono::seconds(SoakSeconds());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kSessions; ++i) {
+    threads.emplace_back([this, i, end] { Converse(i, end); });
+  }
+  Trouble(end);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(turns_, 0);
+  EXPECT_GT(stops_ + kills_, 0);
+  MutexLock lock(mu_);
+  for (size_t i = 0; i < kSessions; ++i) {
+    const std::string id = "soak-" + std::to_string(i);
+    EXPECT_EQ(Get(*replicas_[i % kReplicas], id).revision(), revisions_[i]);
+  }
+  std::printf(
+      "%d s: %d turns, of them %d resumed and %d told again; %d stops, %d "
+      "kills\n",
+      SoakSeconds(), turns_.load(), resumed_.load(), recorded_.load(),
+      stops_.load(), kills_.load());
+}
+
+}  // namespace
+}  // namespace reprise
