@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 
 namespace reprise {
 
@@ -12,8 +14,33 @@ void OpenStandardStreams() {
     if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
     // Takes the lowest free number, which is `fd`: those below are open.
     // Without /dev/null there is nothing better to do than go on.
-    if (open("/dev/null", O_RDWR) < 0) return;
+    if (open("/dev/null", fd == 1 ? O_RDONLY : O_RDWR) < 0) return;
   }
+}
+
+namespace {
+
+int CannotWrite(const char* program, const char* reason) {
+  std::fprintf(stderr, "%s: cannot write to stdout: %s\n", program, reason);
+  return 1;
+}
+
+}  // namespace
+
+int FinishStdout(const char* program, int exit_code) {
+  // The reason of an earlier failure is not known any more.
+  const bool failed_before = std::ferror(stdout) != 0;
+  if (std::fflush(stdout) != 0) {
+    return CannotWrite(program, std::strerror(errno));
+  }
+  return failed_before ? CannotWrite(program, "a write failed") : exit_code;
+}
+
+int FinishStdout(const char* program, const std::string& text, int exit_code) {
+  if (std::fputs(text.c_str(), stdout) < 0) {
+    return CannotWrite(program, std::strerror(errno));
+  }
+  return FinishStdout(program, exit_code);
 }
 
 }  // namespace reprise

@@ -73,12 +73,19 @@ TEST_F(CliTest, OutputThatCannotBeWrittenIsNoFaultOfTheServer) {
 
 TEST_F(CliTest, ClosedStreamsDoNotTurnIntoSockets) {
   server_.inference.SetAnswer(AnswerOf({"x"}));
-  for (const std::string closed : {"2>&-", "1>&-", "<&-", "<&- >&- 2>&-"}) {
+  // Without stdout the answer is lost, and the exit code says so.
+  const std::pair<std::string, int> cases[] = {
+      {"2>&-", 0}, {"1>&-", 1}, {"<&-", 0}, {"<&- >&- 2>&-", 1}};
+  for (const auto& [closed, exit_code] : cases) {
     Process process({"/bin/sh", "-c",
                      std::string(kBinary) + " --server=" + server_.address() +
                          " complete a " + closed},
                     Process::Streams::kPipes);
-    EXPECT_EQ(process.Wait(), 0) << closed;
+    EXPECT_EQ(process.Wait(), exit_code) << closed;
+    if (closed == "1>&-") {
+      EXPECT_EQ(process.err(),
+                "reprise: cannot write to stdout: Bad file descriptor\n");
+    }
   }
 }
 

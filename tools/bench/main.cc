@@ -14,10 +14,12 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 #include "engine/base/parallel.h"
+#include "engine/base/standard_streams.h"
 #include "engine/base/status_macros.h"
 #include "engine/engine.h"
 #include "tools/bench/engine_bench.h"
 #include "tools/bench/random_checkpoint.h"
+#include "tools/parse_tool.h"
 
 namespace reprise::bench {
 namespace {
@@ -150,7 +152,8 @@ int Main(int argc, char** argv) {
       "shape, and prints every figure beside the limit that the machine sets:\n"
       "the memory's read speed, or oneDNN's best matmul rate at 512 rows.\n\n"
       "  reprise-bench --shape=linear-gpt2 --weights=bf16\n"
-      "  reprise-bench --model=models/embedded --json\n");
+      "  reprise-bench --model=models/embedded --json\n",
+      "reprise-bench");
   auto* model = app.add_option("--model", flags.model,
                                "Folder of a checkpoint (config.json, ...)");
   auto* shape = app.add_option("--shape", flags.shape,
@@ -182,12 +185,9 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(0, 10'000'000))
       ->capture_default_str();
   app.add_flag("--json", flags.json, "Print JSON instead of a table");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = ParseTool(app, argc, argv)) return *code;
   if (flags.model.empty() && flags.shape.empty()) {
-    std::fprintf(stderr,
-                 "reprise-bench: give --model=DIR or --shape=NAME "
-                 "(--help explains)\n");
-    return 2;
+    return UsageError(app, "give --model=DIR or --shape=NAME");
   }
   const absl::Status status = Run(flags);
   if (!status.ok()) {
@@ -195,13 +195,14 @@ int Main(int argc, char** argv) {
                  std::string(FromAbsl(status.message())).c_str());
     return 1;
   }
-  return 0;
+  return FinishStdout("reprise-bench", 0);
 }
 
 }  // namespace
 }  // namespace reprise::bench
 
 int main(int argc, char** argv) {
+  reprise::OpenStandardStreams();
   reprise::RestartWithBoundedSpin(argv);
   return reprise::bench::Main(argc, argv);
 }

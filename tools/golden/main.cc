@@ -9,7 +9,9 @@
 
 #include "engine/base/log.h"
 #include "engine/base/parallel.h"
+#include "engine/base/standard_streams.h"
 #include "tools/golden/golden_case.h"
+#include "tools/parse_tool.h"
 
 namespace reprise {
 namespace {
@@ -56,7 +58,8 @@ bool RunCases(const std::vector<std::string>& dirs, WeightType weights) {
 }  // namespace reprise
 
 int main(int argc, char** argv) {
-  CLI::App app{
+  reprise::OpenStandardStreams();
+  CLI::App app(
       "Compares the engine with golden outputs, number by number.\n\n"
       "Every CASE_DIR is a model folder (config.json, model.safetensors) that "
       "also\nholds golden.safetensors. Prints one line a case: the largest "
@@ -66,7 +69,8 @@ int main(int argc, char** argv) {
       "all "
       "are ok. The tolerances (2e-4 for\nlogits, 1e-4 of a state's largest "
       "number) are those of f32; with bf16 and int8\nthe errors are shown "
-      "against the same ones."};
+      "against the same ones.",
+      "reprise-golden");
   std::vector<std::string> dirs;
   app.add_option("CASE_DIR", dirs, "Folders of cases")->required();
   reprise::WeightType weights = reprise::WeightType::kF32;
@@ -81,9 +85,10 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "Threads to compute with")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = reprise::ParseTool(app, argc, argv)) return *code;
 
   reprise::SetLogLevel(reprise::LogLevel::kError);
   reprise::SetNumThreads(threads);
-  return reprise::RunCases(dirs, weights) ? 0 : 1;
+  return reprise::FinishStdout("reprise-golden",
+                               reprise::RunCases(dirs, weights) ? 0 : 1);
 }

@@ -31,6 +31,8 @@ TEST(StandardStreamsTest, ClosedOnesBecomeDevNullAndOpenOnesStay) {
       for (int fd = 0; fd <= 2; ++fd) {
         if (IsDevNull(fd) != ((closed & (1 << fd)) != 0)) _exit(2);
       }
+      const bool can_write = write(1, "x", 1) == 1;
+      if (can_write != ((closed & 2) == 0)) _exit(3);
       _exit(0);
     }
     int status = -1;
