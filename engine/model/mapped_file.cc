@@ -7,20 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "engine/model/file_access.h"
 
 namespace reprise {
 namespace {
-
-absl::Status SystemError(const std::string& path, int error) {
-  const std::string message = absl::StrCat(path, ": ", std::strerror(error));
-  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(message);
-  return absl::UnavailableError(message);
-}
 
 int64_t Nanoseconds(const timespec& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
@@ -39,19 +33,19 @@ FileStamp MakeStamp(const struct stat& info) {
 
 absl::StatusOr<FileStamp> StampOf(const std::string& path) {
   struct stat info;
-  if (stat(path.c_str(), &info) != 0) return SystemError(path, errno);
+  if (stat(path.c_str(), &info) != 0) return FileError(path, errno);
   return MakeStamp(info);
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   // Non-blocking: opening a pipe would wait for its writer.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return SystemError(path, errno);
+  if (fd < 0) return FileError(path, errno);
   struct stat info;
   if (fstat(fd, &info) != 0) {
     const int error = errno;
     close(fd);
-    return SystemError(path, error);
+    return FileError(path, error);
   }
   if (!S_ISREG(info.st_mode)) {
     close(fd);
@@ -65,7 +59,7 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, /*offset=*/0);
   const int error = errno;
   close(fd);
-  if (data == MAP_FAILED) return SystemError(path, error);
+  if (data == MAP_FAILED) return FileError(path, error);
   return MappedFile(data, size, MakeStamp(info));
 }
 

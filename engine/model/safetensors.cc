@@ -17,6 +17,7 @@
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/simd_ops.h"
+#include "engine/model/file_access.h"
 #include "engine/model/json_text.h"
 
 namespace reprise {
@@ -29,9 +30,13 @@ constexpr char kIndexFile[] = "model.safetensors.index.json";
 // The index of the largest published models (thousands of experts) has 10 MB.
 constexpr JsonLimits kIndexLimits = {.max_bytes = 64 << 20, .max_depth = 8};
 
-bool Exists(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
+// A link is there, wherever it leads: opening it tells. Fails as looking does.
+absl::StatusOr<bool> IsThere(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(path, error).type();
+  if (type == fs::file_type::not_found) return false;
+  if (error) return FileError(path, error.value());
+  return true;
 }
 
 // A tensor's name and the shard the index puts it in.
@@ -70,6 +75,14 @@ absl::StatusOr<WeightMap> ReadIndex(const fs::path& path) {
     result.emplace_back(tensor, shard.get<std::string>());
   }
   return result;
+}
+
+absl::Status CheckFolder(const std::string& dir) {
+  std::error_code error;
+  const fs::file_type type = fs::status(dir, error).type();
+  if (type == fs::file_type::directory) return absl::OkStatus();
+  if (error) return FileError(dir, error.value());
+  return absl::NotFoundError(absl::StrCat(dir, " is not a folder"));
 }
 
 absl::Status NoCheckpoint(const std::string& dir) {
@@ -128,8 +141,11 @@ absl::StatusOr<std::vector<int32_t>> NarrowToI32(std::string_view name,
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& dir) {
   const fs::path folder(dir);
-  if (Exists(folder / kSingleFile)) return OpenFile(folder / kSingleFile);
-  if (Exists(folder / kIndexFile)) return OpenShards(dir);
+  RETURN_IF_ERROR(CheckFolder(dir));
+  ASSIGN_OR_RETURN(const bool single, IsThere(folder / kSingleFile));
+  if (single) return OpenFile(folder / kSingleFile);
+  ASSIGN_OR_RETURN(const bool sharded, IsThere(folder / kIndexFile));
+  if (sharded) return OpenShards(dir);
   return NoCheckpoint(dir);
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -191,6 +192,33 @@ TEST(CheckpointTest, SaysWhatIsMissing) {
   EXPECT_EQ(checkpoint.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Message(checkpoint.status()),
               HasSubstr("pytorch_model.bin looks like a pickle"));
+}
+
+TEST(CheckpointTest, SaysWhyAFolderCannotBeRead) {
+  TempDir dir;
+  EXPECT_THAT(Message(Checkpoint::Open(dir.path() + "/none").status()),
+              HasSubstr("/none: No such file or directory"));
+  dir.Write("file", "");
+  EXPECT_THAT(Message(Checkpoint::Open(dir.path() + "/file").status()),
+              HasSubstr("/file is not a folder"));
+  fs::create_symlink("gone", dir.path() + "/model.safetensors");
+  EXPECT_THAT(Message(Checkpoint::Open(dir.path()).status()),
+              HasSubstr("model.safetensors: No such file or directory"));
+  fs::create_directory(dir.path() + "/locked");
+  fs::permissions(dir.path() + "/locked", fs::perms::none);
+  // Nothing is locked for root, so that another user has to look.
+  const bool root = geteuid() == 0;
+  if (root) {
+    fs::permissions(dir.path(), fs::perms::all);
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  const absl::Status status = Checkpoint::Open(dir.path() + "/locked").status();
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(Message(status),
+              HasSubstr("/locked/model.safetensors: Permission denied"));
 }
 
 TEST(CheckpointTest, RefusesWhatIsNoFile) {
