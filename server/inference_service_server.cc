@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/log.h"
+#include "engine/base/status_macros.h"
 #include "server/inference_service.h"
 #include "server/inference_service_interceptor.h"
 
@@ -44,9 +44,6 @@ void SetLimits(grpc::ServerBuilder& builder, const ServerOptions& options) {
   // Only reflection runs on threads of its own, one for each open stream.
   quota.SetMaxThreads(16);
   builder.SetResourceQuota(quota);
-  // Otherwise a second server on the same port would start and take half of
-  // the connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Connections that never speak HTTP/2 hold a descriptor for so long.
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              10 * kSecondMs);
@@ -75,13 +72,15 @@ struct RpcServer::Impl {
   InferenceService inference;
   SessionsService sessions;
   AdminService admin;
-  int port = 0;
-  // Destroyed first: its calls use the services.
+  // Destroyed in the opposite order: connections come from the listener, and
+  // calls use the services.
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<Listener> listener;
 };
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
-    ServiceContext& context) {
+    ServiceContext& context, std::unique_ptr<Listener> listener) {
   auto impl = std::make_unique<Impl>(context);
   gpr_set_log_function(TakeGrpcLog);
   grpc::EnableDefaultHealthCheckService(true);
@@ -89,8 +88,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   grpc::ServerBuilder builder;
   SetKeepalive(builder);
   SetLimits(builder, context.options);
-  builder.AddListeningPort(context.options.listen,
-                           grpc::InsecureServerCredentials(), &impl->port);
+  using Builder = grpc::ServerBuilder::experimental_type;
+  impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      Builder::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
   std::vector<
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
       interceptors;
@@ -101,16 +102,22 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   builder.RegisterService(&impl->sessions);
   builder.RegisterService(&impl->admin);
   impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || impl->port == 0) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", context.options.listen,
-        ": the port is taken or the address is not this machine's"));
+  if (impl->server == nullptr) {
+    return absl::InternalError("gRPC does not start");
   }
   // "" is the whole server, SERVING by default.
   grpc::HealthCheckServiceInterface* health =
       impl->server->GetHealthCheckService();
   health->SetServingStatus("reprise.v1.Inference", true);
   health->SetServingStatus("reprise.v1.Sessions", true);
+  impl->listener = std::move(listener);
+  RETURN_IF_ERROR(
+      impl->listener->Start([acceptor = impl->acceptor.get()](int fd) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+            connection;
+        connection.fd = fd;
+        acceptor->HandleNewConnection(&connection);
+      }));
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
 }
 
@@ -118,7 +125,7 @@ RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 RpcServer::~RpcServer() { Shutdown(/*grace_ms=*/0); }
 
-int RpcServer::port() const { return impl_->port; }
+int RpcServer::port() const { return impl_->listener->port(); }
 
 void RpcServer::StopServing() {
   impl_->server->GetHealthCheckService()->Shutdown();
@@ -130,6 +137,7 @@ void RpcServer::CancelTurns() {
 
 void RpcServer::Shutdown(int64_t grace_ms) {
   if (impl_->server == nullptr) return;
+  impl_->listener->Stop();
   impl_->server->Shutdown(std::chrono::system_clock::now() +
                           std::chrono::milliseconds(grace_ms));
   impl_->server->Wait();

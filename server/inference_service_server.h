@@ -7,17 +7,18 @@
 
 #include "absl/status/statusor.h"
 #include "server/inference_service_context.h"
+#include "server/listener.h"
 
 namespace reprise {
 
 // Thread-safe but for Shutdown and destruction, which come once.
 class RpcServer {
  public:
-  // Listens on context.options.listen; health says SERVING from the start.
-  // `context` must outlive the server. Unavailable if the port is taken or the
-  // address is not this machine's.
+  // Serves the connections of `listener`, which is bound; health says SERVING
+  // from the start. `context` must outlive the server. Unavailable if somebody
+  // else listens there by now, Internal if gRPC does not start.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
-      ServiceContext& context);
+      ServiceContext& context, std::unique_ptr<Listener> listener);
   ~RpcServer();  // shuts down at once
 
   int port() const;
@@ -26,8 +27,9 @@ class RpcServer {
   void StopServing();
   // Turns that still run end with what they have (CancelCause::kShutdown):
   void CancelTurns();
-  // No new calls; waits until the open ones are done, and cancels those that
-  // are not after `grace_ms`. No call is left when it returns.
+  // Closes the port; no new calls; waits until the open ones are done, and
+  // cancels those that are not after `grace_ms`. No call is left when it
+  // returns.
   void Shutdown(int64_t grace_ms);
 
  private:

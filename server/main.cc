@@ -4,12 +4,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -32,12 +30,14 @@
 #include "engine/engine.h"
 #include "engine/kernels/state_kernels.h"
 #include "engine/load_tokenizer.h"
+#include "engine/model_summary.h"
 #include "engine/template/chat_format.h"
 #include "engine/tokenizer.h"
 #include "server/engine_thread.h"
 #include "server/executor.h"
 #include "server/inference_service_context.h"
 #include "server/inference_service_server.h"
+#include "server/listener.h"
 #include "server/metrics.h"
 #include "server/option_values.h"
 #include "server/options.h"
@@ -54,6 +54,10 @@ namespace {
 // the cores.
 constexpr int kStoreThreads = 4;
 constexpr int kTextThreads = 2;
+
+constexpr const char* kModelAdvice =
+    "--model names a folder with config.json, model.safetensors and a "
+    "tokenizer: tokenizer.json, tokenizer.model or rwkv_vocab_*.txt";
 
 // Calls SessionManager::Sweep every second on a thread of its own.
 class Sweeper {
@@ -150,6 +154,8 @@ class Server {
   void Drain();
 
  private:
+  absl::Status BindThePort();
+  absl::Status LookAtModel() const;
   absl::Status OpenTheStore();
   absl::Status LoadModel(SignalWatcher& signals);
   absl::Status MakeSessions();
@@ -162,6 +168,7 @@ class Server {
   Metrics metrics_;
   int metrics_port_ = 0;
   const Clock& clock_ = Clock::Real();
+  std::unique_ptr<Listener> listener_;  // until rpc_ has it
   std::unique_ptr<SnapshotStore> store_;
   std::unique_ptr<EngineThread> engine_thread_;
   std::unique_ptr<Engine> engine_;
@@ -187,11 +194,29 @@ absl::Status Server::Start(SignalWatcher& signals) {
   RETURN_IF_ERROR(
       WithAdvice(metrics_.Listen(options_.metrics_listen, &metrics_port_),
                  "choose another with --metrics-listen"));
+  RETURN_IF_ERROR(BindThePort());
+  RETURN_IF_ERROR(LookAtModel());
   RETURN_IF_ERROR(OpenTheStore());
   RETURN_IF_ERROR(LoadModel(signals));
   RETURN_IF_ERROR(MakeSessions());
   RETURN_IF_ERROR(Listen());
   return WritePortFile();
+}
+
+absl::Status Server::BindThePort() {
+  absl::StatusOr<std::unique_ptr<Listener>> bound =
+      Listener::Bind(options_.listen);
+  if (!bound.ok()) {
+    return WithAdvice(bound.status(), "choose another with --listen");
+  }
+  listener_ = *std::move(bound);
+  return absl::OkStatus();
+}
+
+// All but the numbers: nobody's store is made or locked for a model that is
+// none.
+absl::Status Server::LookAtModel() const {
+  return WithAdvice(SummariseModel(options_.model_dir).status(), kModelAdvice);
 }
 
 absl::Status Server::OpenTheStore() {
@@ -209,11 +234,6 @@ absl::Status Server::OpenTheStore() {
 }
 
 absl::Status Server::LoadModel(SignalWatcher& signals) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(options_.model_dir, error)) {
-    return absl::NotFoundError(
-        absl::StrCat("--model: ", options_.model_dir, " is not a folder"));
-  }
   const int64_t start_ns = clock_.MonotonicNs();
   const auto seconds = [&] {  // to the millisecond
     return static_cast<double>((clock_.MonotonicNs() - start_ns) / 1'000'000) *
@@ -239,14 +259,11 @@ absl::Status Server::LoadModel(SignalWatcher& signals) {
     if (signals.WaitFor(0)) return absl::CancelledError("a signal came");
   }
   absl::StatusOr<std::unique_ptr<Engine>> engine = engine_thread_->Take();
-  constexpr const char* kAdvice =
-      "--model names a folder with config.json, model.safetensors and a "
-      "tokenizer: tokenizer.json, tokenizer.model or rwkv_vocab_*.txt";
-  if (!engine.ok()) return WithAdvice(engine.status(), kAdvice);
+  if (!engine.ok()) return WithAdvice(engine.status(), kModelAdvice);
   engine_ = *std::move(engine);
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
       LoadTokenizer(options_.model_dir, engine_->info().vocab_size);
-  if (!tokenizer.ok()) return WithAdvice(tokenizer.status(), kAdvice);
+  if (!tokenizer.ok()) return WithAdvice(tokenizer.status(), kModelAdvice);
   tokenizer_ = *std::move(tokenizer);
 
   model_ = engine_->info();
@@ -310,7 +327,8 @@ absl::Status Server::Listen() {
                                     .metrics = metrics_,
                                     .clock = clock_,
                                     .options = options_});
-  absl::StatusOr<std::unique_ptr<RpcServer>> rpc = RpcServer::Start(*context_);
+  absl::StatusOr<std::unique_ptr<RpcServer>> rpc =
+      RpcServer::Start(*context_, std::move(listener_));
   if (!rpc.ok()) {
     return WithAdvice(rpc.status(), "choose another with --listen");
   }
@@ -391,8 +409,7 @@ std::string BinaryPath() {
   return std::filesystem::read_symlink("/proc/self/exe", error).string();
 }
 
-// Every connection holds a descriptor, and gRPC 1.51 stops to accept new ones
-// for ever once there was none left: so take as many as the system gives.
+// Every connection holds a descriptor: take as many as the system gives.
 void RaiseDescriptorLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -401,8 +418,7 @@ void RaiseDescriptorLimit() {
   constexpr rlim_t kFew = 4096;
   if (limit.rlim_max < kFew) {
     LogWarning(
-        "few file descriptors: the server stops to accept connections "
-        "when they run out",
+        "few file descriptors: connections are refused when they run out",
         {{"limit", limit.rlim_max}, {"advice", "raise ulimit -Hn"}});
   }
 }
@@ -427,11 +443,9 @@ int Main(int argc, char** argv) {
   auto parsed = ParseCommandLine(
       std::vector<std::string>(argv + 1, argv + argc), environment);
   if (const auto* exit = std::get_if<ExitRequest>(&parsed)) {
-    FILE* out = exit->code == 0 ? stdout : stderr;
-    std::fputs(exit->text.c_str(), out);
-    if (std::fflush(out) == 0 && std::ferror(out) == 0) return exit->code;
-    LogError("cannot write", {{"reason", std::strerror(errno)}});
-    return 1;
+    if (exit->code == 0) return FinishStdout("reprise-server", exit->text, 0);
+    std::fputs(exit->text.c_str(), stderr);
+    return exit->code;
   }
   ServerOptions options = std::get<ServerOptions>(parsed);
   SetLogLevel(options.log_level);

@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/support/generate_call.h"
 #include "tests/support/scrape.h"
@@ -17,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kModel =
     "--model=" REPRISE_TESTDATA "/golden/linear_attn_elu";
@@ -273,7 +276,13 @@ TEST(MainTest, TakenPortsAreNamedWithTheirFlags) {
   const std::string grpc = "127.0.0.1:" + std::to_string(first.grpc_port());
   ServerProcess second({kModel, "--store=memory:", "--listen=" + grpc});
   EXPECT_EQ(second.Wait(), 1);
-  EXPECT_THAT(second.Log(), AllOf(HasSubstr(grpc), HasSubstr("--listen")));
+  EXPECT_THAT(second.Log(),
+              HasSubstr("reason=\"cannot listen on " + grpc +
+                        ": Address already in use; choose another with "
+                        "--listen\""));
+  // Nothing else is said, and no model was loaded for it.
+  EXPECT_THAT(second.Log(), Not(HasSubstr("grpc message")));
+  EXPECT_THAT(second.Log(), Not(HasSubstr("model loaded")));
   const std::string metrics =
       "127.0.0.1:" + std::to_string(first.metrics_port());
   ServerProcess third(
@@ -328,6 +337,31 @@ TEST(MainTest, ALimitOnFilesFailsTurnsAndNothingElse) {
   EXPECT_EQ(again.finished[0].revision(), 2u);
 }
 
+// Some descriptors are kept from connections, so that turns can be committed.
+TEST(MainTest, TooManyConnectionsAreRefusedAndTheServerGoesOn) {
+  const TempDir dir;
+  ServerProcess server({kModel, RocksDb(dir)});
+  ASSERT_TRUE(server.AwaitReady());
+  const auto stub = server.NewStub();
+  const v1::GenerateRequest request = SessionRequest("s", "Hello", 2);
+  EXPECT_TRUE(Generate(*stub, request).status.ok());
+  struct rlimit before;
+  ASSERT_EQ(prlimit(server.pid(), RLIMIT_NOFILE, nullptr, &before), 0);
+  const struct rlimit few = {256, before.rlim_max};
+  ASSERT_EQ(prlimit(server.pid(), RLIMIT_NOFILE, &few, nullptr), 0);
+  std::vector<int> fds;
+  for (int i = 0; i < 300; ++i)
+    fds.push_back(ConnectToPort(server.grpc_port()));
+  ASSERT_TRUE(server.AwaitLog("file descriptors run out"));
+  // Who is connected is served, and the store has what it needs.
+  EXPECT_TRUE(Generate(*stub, SessionRequest("t", "Hello", 2)).status.ok());
+  EXPECT_EQ(Generate(*server.NewStub(), request).status.error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+  for (const int fd : fds) close(fd);
+  EXPECT_TRUE(Eventually(
+      [&] { return Generate(*server.NewStub(), request).status.ok(); }));
+}
+
 TEST(MainTest, FolderWithoutAModelIsNamed) {
   const TempDir dir;
   ServerProcess server({"--model=" + dir.path(), "--store=memory:"});
@@ -337,9 +371,11 @@ TEST(MainTest, FolderWithoutAModelIsNamed) {
                     HasSubstr("config.json")));
 }
 
-TEST(MainTest, ModelThatIsNoFolderIsNamed) {
-  ServerProcess server({"--model=/no/such/folder", "--store=memory:"});
+TEST(MainTest, ModelThatIsNoFolderIsNamedBeforeAStoreIsMade) {
+  const TempDir dir;
+  ServerProcess server({"--model=/no/such/folder", RocksDb(dir)});
   EXPECT_EQ(server.Wait(), 1);
+  EXPECT_FALSE(std::filesystem::exists(dir.path() + "/sessions"));
   EXPECT_THAT(server.Log(),
               AllOf(HasSubstr("--model"), HasSubstr("/no/such/folder")));
 }
@@ -360,10 +396,16 @@ TEST(MainTest, HelpAndVersionAreAnswered) {
 }
 
 TEST(MainTest, HelpThatCannotBeWrittenIsAnError) {
-  const CommandResult help = RunCommand("{ " REPRISE_BINARY_DIR
-                                        "/reprise-server --help >/dev/full; }");
-  EXPECT_EQ(WEXITSTATUS(help.status), 1);
-  EXPECT_THAT(help.output, HasSubstr("No space left on device"));
+  const std::string binary = REPRISE_BINARY_DIR "/reprise-server";
+  const CommandResult full =
+      RunCommand("{ " + binary + " --help >/dev/full; }");
+  EXPECT_EQ(WEXITSTATUS(full.status), 1);
+  EXPECT_EQ(full.output,
+            "reprise-server: cannot write to stdout: No space left on "
+            "device\n");
+  const CommandResult closed = RunCommand("{ " + binary + " --version >&-; }");
+  EXPECT_EQ(WEXITSTATUS(closed.status), 1);
+  EXPECT_THAT(closed.output, HasSubstr("Bad file descriptor"));
 }
 
 }  // namespace

@@ -78,27 +78,6 @@ TEST(ServerTest, HealthAnswersWhileAStepIsComputed) {
   EXPECT_TRUE(reader->Finish().ok());
 }
 
-TEST(ServerTest, TakenPortIsUnavailableAndNamed) {
-  TestServer first;
-  ServerOptions options = TestServer::SmallOptions();
-  options.listen = "127.0.0.1:" + std::to_string(first.rpc().port());
-  ServiceContext context{.scheduler = first.scheduler(),
-                         .sessions = first.manager(),
-                         .tokenizer = first.tokenizer(),
-                         .model = first.model(),
-                         .chat = first.chat(),
-                         .executor = first.executor(),
-                         .text = first.executor(),
-                         .delivery = first.executor(),
-                         .metrics = first.metrics(),
-                         .clock = Clock::Real(),
-                         .options = options};
-  const auto second = RpcServer::Start(context);
-  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(second.status().message()),
-              HasSubstr(options.listen));
-}
-
 TEST(ServerTest, FullQueueRefusesWithARetryDelay) {
   ServerOptions options = TestServer::SmallOptions();
   options.max_running = 2;

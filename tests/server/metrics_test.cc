@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "server/metric_names.h"
 #include "tests/support/scrape.h"
@@ -181,6 +183,19 @@ TEST(MetricsTest, FreePortServesTheScrapeOverHttp) {
   EXPECT_THAT(answer, HasSubstr("process_resident_memory_bytes "));
   if (!HavePromtool()) GTEST_SKIP() << "promtool is not installed";
   ExpectPromtoolAccepts(HttpBody(answer));
+}
+
+// Prometheus waits 10 s for a scrape.
+TEST(MetricsTest, ConnectionsThatSayNothingDelayAScrapeByFewSeconds) {
+  Metrics metrics("tiny");
+  int port = 0;
+  ASSERT_TRUE(metrics.Listen("127.0.0.1:0", &port).ok());
+  std::vector<int> idle;
+  for (int i = 0; i < 100; ++i) idle.push_back(ConnectToPort(port));
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(HttpGetMetrics(port), HasSubstr("200 OK"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
+  for (const int fd : idle) close(fd);
 }
 
 TEST(MetricsTest, TakenPortIsUnavailableAndNamed) {

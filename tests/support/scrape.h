@@ -48,17 +48,27 @@ inline void ExpectPromtoolAccepts(const std::string& scrape) {
   EXPECT_EQ(result.output, "");
 }
 
-// The whole answer to GET /metrics on a port of this machine, headers first;
-// empty if nobody listens.
-inline std::string HttpGetMetrics(int port) {
+// A connection to a port of this machine; -1 if nobody listens.
+inline int ConnectToPort(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  std::string answer;
   if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) ==
       0) {
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
+// The whole answer to GET /metrics on a port of this machine, headers first;
+// empty if nobody listens.
+inline std::string HttpGetMetrics(int port) {
+  const int fd = ConnectToPort(port);
+  std::string answer;
+  if (fd >= 0) {
     const std::string request =
         "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
         "Connection: close\r\n\r\n";

@@ -16,6 +16,7 @@
 #include "server/executor.h"
 #include "server/inference_service_context.h"
 #include "server/inference_service_server.h"
+#include "server/listener.h"
 #include "server/metrics.h"
 #include "server/options.h"
 #include "server/scheduler.h"
@@ -67,7 +68,9 @@ class TestServer {
                                       .metrics = metrics_,
                                       .clock = clock_,
                                       .options = options_});
-    auto rpc = RpcServer::Start(*context_);
+    auto listener = Listener::Bind(options_.listen);
+    CHECK(listener.ok());
+    auto rpc = RpcServer::Start(*context_, *std::move(listener));
     CHECK(rpc.ok());
     rpc_ = *std::move(rpc);
     channel_ = NewChannel();
@@ -109,8 +112,6 @@ class TestServer {
   FaultyStore& store() { return store_; }
   Metrics& metrics() { return metrics_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  const ChatFormat& chat() const { return chat_; }
-  const ModelInfo& model() const { return model_; }
   Executor& executor() { return *executor_; }
   int64_t open_calls() const { return context_->calls.open(); }
 
