@@ -99,21 +99,25 @@ void Sampler::ApplyPenalties(const SamplingParams& params, int64_t position,
   }
   // Adds up the weights inside the window, the newest token first; then every
   // token is penalised where it is met first and its weight taken away.
-  const std::span<const int32_t> window(memory.window);
-  const std::span<const int32_t> last = window.last(
-      std::min(window.size(), static_cast<size_t>(*params.penalty_last_n)));
+  const size_t size = memory.window.size();
+  const size_t count =
+      std::min(size, static_cast<size_t>(*params.penalty_last_n));
+  const auto token_of_age = [&](size_t age) {
+    return memory.window[(memory.window_oldest + size - 1 - age) % size];
+  };
   double fade = 1;
-  for (auto it = last.rbegin(); it != last.rend(); ++it) {
-    weights_[*it] += fade;
+  for (size_t age = 0; age < count; ++age) {
+    weights_[token_of_age(age)] += fade;
     fade *= decay;
   }
-  for (auto it = last.rbegin(); it != last.rend(); ++it) {
+  for (size_t age = 0; age < count; ++age) {
+    const int32_t token = token_of_age(age);
     // -1 marks a token that was met already. A weight that faded to 0 is none:
     // presence still counts.
-    const double weight = std::exchange(weights_[*it], -1);
-    if (weight >= 0) ApplyPenalty(params, *it, weight);
+    const double weight = std::exchange(weights_[token], -1);
+    if (weight >= 0) ApplyPenalty(params, token, weight);
   }
-  for (const int32_t token : last) weights_[token] = 0;
+  for (size_t age = 0; age < count; ++age) weights_[token_of_age(age)] = 0;
 }
 
 void Sampler::ApplyPenalty(const SamplingParams& params, int32_t token,
@@ -296,16 +300,24 @@ void RememberToken(int32_t token, int64_t position, float decay,
     place->position = position;
   }
   if (memory.window_limit == 0) return;
-  if (std::ssize(memory.window) >= memory.window_limit) {
-    memory.window.erase(memory.window.begin());
+  if (std::ssize(memory.window) < memory.window_limit) {
+    memory.window.push_back(token);
+    return;
   }
-  memory.window.push_back(token);
+  memory.window[memory.window_oldest] = token;
+  memory.window_oldest = (memory.window_oldest + 1) % memory.window.size();
 }
 
 void GrowWindow(const SamplingParams& params, SamplerMemory& memory) {
   if (!params.penalty_last_n.has_value()) return;
-  memory.window_limit =
-      std::max<int64_t>(memory.window_limit, *params.penalty_last_n);
+  if (memory.window_limit >= *params.penalty_last_n) return;
+  memory.window_limit = *params.penalty_last_n;
+  // From here on it is not full, and tokens are appended.
+  std::rotate(
+      memory.window.begin(),
+      memory.window.begin() + static_cast<std::ptrdiff_t>(memory.window_oldest),
+      memory.window.end());
+  memory.window_oldest = 0;
 }
 
 SampledToken ScoreToken(std::span<const float> logits, int32_t token,

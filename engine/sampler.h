@@ -42,6 +42,7 @@ namespace reprise {
 
 // Defaults change nothing: they sample from softmax(logits).
 struct SamplingParams {
+  static constexpr int32_t kMaxWindow = 65536;
   float temperature = 1;                  // 0..2; 0 is greedy
   int32_t top_k = 0;                      // 0 = off, else 1..vocabulary
   float top_p = 1;                        // (0, 1]
@@ -51,7 +52,7 @@ struct SamplingParams {
   float presence_penalty = 0;             // -2..2
   float frequency_penalty = 0;            // -2..2
   float penalty_decay = 1;                // (0, 1], per token of distance
-  std::optional<int32_t> penalty_last_n;  // 0..65536; none = whole session
+  std::optional<int32_t> penalty_last_n;  // 0..kMaxWindow; none = whole session
   std::vector<std::pair<int32_t, float>> logit_bias;  // <= 1024; -100..100
   uint64_t seed = 0;
 };
@@ -78,8 +79,7 @@ struct SampledToken {
 struct SampleOptions {
   int32_t top_logprobs = 0;              // 0..20
   bool logprob = false;                  // fill SampledToken::logprob (and top)
-  std::span<const int32_t> banned = {};  // never chosen (end of text before
-                                         // min_new_tokens, say)
+  std::span<const int32_t> banned = {};  // never chosen
 };
 
 // Scratch for a vocabulary; one per thread that samples.

@@ -1,5 +1,8 @@
 // The ranges of SamplingParams (engine/sampler.h).
+#include <array>
+#include <charconv>
 #include <cmath>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
@@ -10,14 +13,22 @@ namespace {
 
 constexpr size_t kMaxLogitBias = 1024;
 constexpr float kMaxBias = 100;
-constexpr int32_t kMaxWindow = 65536;
+
+// All the digits that tell a value from the others: 1.0000001 is not 1.
+std::string Shown(float value) {
+  std::array<char, 32> text;
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return std::string(text.data(), end);
+}
+std::string Shown(int32_t value) { return std::to_string(value); }
 
 // `ok` is false for a value that is not a number: comparisons with it are.
 template <typename T>
 absl::Status Check(const char* field, T value, bool ok, const char* range) {
   if (ok) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("sampling.", field, " is ", value, ", not in ", range));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "sampling.", field, " is ", Shown(value), ", not in ", range));
 }
 
 absl::Status CheckLogitBias(const SamplingParams& params, int64_t vocab_size) {
@@ -34,8 +45,8 @@ absl::Status CheckLogitBias(const SamplingParams& params, int64_t vocab_size) {
     }
     if (!(std::abs(bias) <= kMaxBias)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("sampling.logit_bias of token ", token, " is ", bias,
-                       ", not in [-100, 100]"));
+          absl::StrCat("sampling.logit_bias of token ", token, " is ",
+                       Shown(bias), ", not in [-100, 100]"));
     }
   }
   return absl::OkStatus();
@@ -54,9 +65,8 @@ absl::Status ValidateSamplingParams(const SamplingParams& params,
   RETURN_IF_ERROR(Check("temperature", params.temperature,
                         within(params.temperature, 0, 2), "[0, 2]"));
   if (params.top_k < 0 || params.top_k > vocab_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sampling.top_k is ", params.top_k, ", not in [1, ",
-                     vocab_size, "], nor 0 (off)"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sampling.top_k is ", params.top_k, ", not in [1, ", vocab_size, "]"));
   }
   RETURN_IF_ERROR(
       Check("top_p", params.top_p, above_zero(params.top_p, 1), "(0, 1]"));
@@ -74,7 +84,8 @@ absl::Status ValidateSamplingParams(const SamplingParams& params,
                         above_zero(params.penalty_decay, 1), "(0, 1]"));
   const int32_t last_n = params.penalty_last_n.value_or(0);
   RETURN_IF_ERROR(Check("penalty_last_n", last_n,
-                        last_n >= 0 && last_n <= kMaxWindow, "[0, 65536]"));
+                        last_n >= 0 && last_n <= SamplingParams::kMaxWindow,
+                        "[0, 65536]"));
   return CheckLogitBias(params, vocab_size);
 }
 

@@ -1,6 +1,7 @@
 #include "server/stop_strings.h"
 
 #include <algorithm>
+#include <array>
 
 #include "absl/status/status.h"
 
@@ -42,17 +43,27 @@ bool BytesAre(const Tokenizer& tokenizer, std::span<const int32_t> ids,
   return text.empty();
 }
 
-int32_t LongestTokenAt(const Tokenizer& tokenizer, std::string_view text) {
-  int32_t best = -1;
-  size_t best_size = 0;
+// For every offset of `text` the longest token that fits there, or -1. One pass
+// over the vocabulary, whatever the length of the text.
+std::vector<int32_t> LongestTokens(const Tokenizer& tokenizer,
+                                   std::string_view text) {
+  std::array<std::vector<size_t>, 256> offsets;  // by their first byte
+  for (size_t i = 0; i < text.size(); ++i) {
+    offsets[static_cast<uint8_t>(text[i])].push_back(i);
+  }
+  std::vector<int32_t> longest(text.size(), -1);
+  std::vector<size_t> sizes(text.size(), 0);
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const std::string_view bytes = tokenizer.TokenBytes(id);
-    if (bytes.size() <= best_size || tokenizer.IsSpecial(id)) continue;
-    if (text.substr(0, bytes.size()) != bytes) continue;
-    best = id;
-    best_size = bytes.size();
+    if (bytes.empty() || tokenizer.IsSpecial(id)) continue;
+    for (const size_t at : offsets[static_cast<uint8_t>(bytes[0])]) {
+      if (bytes.size() <= sizes[at]) continue;
+      if (text.substr(at, bytes.size()) != bytes) continue;
+      longest[at] = id;
+      sizes[at] = bytes.size();
+    }
   }
-  return best;
+  return longest;
 }
 
 }  // namespace
@@ -62,15 +73,16 @@ absl::StatusOr<std::vector<int32_t>> EncodeExactly(const Tokenizer& tokenizer,
   absl::StatusOr<std::vector<int32_t>> ids =
       tokenizer.Encode(text, /*allow_special=*/false);
   if (ids.ok() && BytesAre(tokenizer, *ids, text)) return ids;
+  const std::vector<int32_t> longest = LongestTokens(tokenizer, text);
   std::vector<int32_t> exact;
-  while (!text.empty()) {
-    const int32_t id = LongestTokenAt(tokenizer, text);
+  for (size_t at = 0; at < text.size();) {
+    const int32_t id = longest[at];
     if (id < 0) {
       return absl::FailedPreconditionError(
           "the tokenizer has no tokens for the text before a stop string");
     }
     exact.push_back(id);
-    text.remove_prefix(tokenizer.TokenBytes(id).size());
+    at += tokenizer.TokenBytes(id).size();
   }
   return exact;
 }

@@ -71,7 +71,11 @@ void PutContent(const Session& session, uint32_t version, StateEncoding to,
     out.Put(seen.weight);
     out.Put(seen.position);
   }
-  for (const int32_t token : sampler.window) out.Put(token);
+  // Oldest first, wherever the ring begins: equal sessions, equal bytes.
+  for (size_t i = 0; i < sampler.window.size(); ++i) {
+    out.Put(
+        sampler.window[(sampler.window_oldest + i) % sampler.window.size()]);
+  }
   out.PutBytes(record.pending_text);
   const std::vector<StateField>& fields = session.layout.fields();
   for (size_t i = 0; i < fields.size(); ++i) {

@@ -49,8 +49,11 @@ struct TokenOccurrence {
 struct SamplerMemory {
   uint64_t draws = 0;                        // random numbers used so far
   std::vector<TokenOccurrence> occurrences;  // ascending by token
-  std::vector<int32_t> window;               // latest tokens, oldest first
-  int64_t window_limit = 0;  // how many `window` may hold, 0..65536
+  // The latest tokens, window_limit at most: a ring once it holds so many. The
+  // oldest is at window_oldest, the others follow it.
+  std::vector<int32_t> window;
+  size_t window_oldest = 0;  // 0 while the window is not full
+  int64_t window_limit = 0;  // 0..65536
 };
 
 // A session without its state tensors.

@@ -177,14 +177,17 @@ TEST(SamplerMemoryTest, GrowsItsWindowAndNeverShrinksIt) {
   RememberToken(1, 0, 1, memory);
   params.penalty_last_n = 2;
   GrowWindow(params, memory);
-  for (int32_t token = 2; token < 6; ++token) {
+  // An odd number of tokens: the ring is then turned.
+  for (int32_t token = 2; token < 7; ++token) {
     RememberToken(token, token, 1, memory);
   }
-  EXPECT_THAT(memory.window, ElementsAre(4, 5));
+  EXPECT_THAT(memory.window, ElementsAre(6, 5));
+  EXPECT_EQ(memory.window_oldest, 1u);
   params.penalty_last_n = 3;
   GrowWindow(params, memory);
-  RememberToken(6, 6, 1, memory);
-  EXPECT_THAT(memory.window, ElementsAre(4, 5, 6));
+  RememberToken(7, 7, 1, memory);
+  EXPECT_THAT(memory.window, ElementsAre(5, 6, 7));
+  EXPECT_EQ(memory.window_oldest, 0u);
   params.penalty_last_n = 1;
   GrowWindow(params, memory);
   EXPECT_EQ(memory.window_limit, 3);
@@ -198,7 +201,8 @@ TEST(SamplerMemoryTest, HoldsTheLargestWindow) {
   GrowWindow(params, memory);
   for (int i = 0; i < 65600; ++i) RememberToken(i % 7, i, 1, memory);
   EXPECT_EQ(memory.window.size(), 65536u);
-  EXPECT_EQ(memory.window.back(), 65599 % 7);
+  EXPECT_EQ(memory.window_oldest, 64u);
+  EXPECT_EQ(memory.window[63], 65599 % 7);
   // About 9362 occurrences of each: minus 0.9362.
   params.temperature = 0;
   std::vector<float> logits(8, 0.93f);

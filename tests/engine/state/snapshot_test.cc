@@ -100,6 +100,16 @@ class SnapshotTest : public ::testing::Test {
   std::vector<std::byte> slot_;
 };
 
+// Where the ring of the latest tokens begins is no part of a session.
+TEST_F(SnapshotTest, AWindowThatHasTurnedIsEncodedInOrder) {
+  record_.sampler.window = {3, 42, 7};
+  record_.sampler.window_limit = 3;
+  const std::string in_order = Encode();
+  record_.sampler.window = {42, 7, 3};
+  record_.sampler.window_oldest = 2;
+  EXPECT_EQ(Encode(), in_order);
+}
+
 TEST_F(SnapshotTest, RoundTripKeepsEveryBit) {
   std::vector<std::byte> slot(layout_.slot_bytes(), std::byte{0});
   const auto decoded =
