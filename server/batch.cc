@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
 #include "engine/base/log.h"
 
 namespace reprise {
@@ -38,8 +39,9 @@ absl::Status CheckStart(const TurnRequest& request, const SessionRecord& record,
                         std::optional<int64_t> max_context) {
   const bool pending = record.pending_token.has_value();
   if (request.prompt.empty() && !pending) {
-    return absl::InvalidArgumentError(
-        "input: is empty, and the session has no token to continue from");
+    return absl::InvalidArgumentError(absl::StrCat(
+        ToAbsl(request.input),
+        ": is empty, and the session has no token to continue from"));
   }
   const int64_t before = record.position + (pending ? 1 : 0);
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
@@ -51,7 +53,7 @@ absl::Status CheckStart(const TurnRequest& request, const SessionRecord& record,
   // Where the input alone is too much, no number of new tokens would do.
   const bool input = tokens > *max_context;
   return absl::InvalidArgumentError(absl::StrCat(
-      input ? "input: " : "stopping.max_new_tokens: ",
+      input ? ToAbsl(request.input) : "stopping.max_new_tokens", ": ",
       input ? prompt : request.max_new_tokens, " tokens after ",
       input ? before : tokens,
       " of the conversation are more than a session of this model can hold, ",

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/json_text.h"
 #include "engine/template/chat_format.h"
 
 namespace reprise {
@@ -37,8 +38,8 @@ absl::StatusOr<std::vector<ChatMessage>> ReadMessages(
   size_t bytes = 0;
   for (int i = 0; i < list.size(); ++i) {
     if (!IsRole(list[i].role())) {
-      return RefuseMessages("[", i, "].role: ", list[i].role().size(),
-                            " bytes are not 1 to ", kMaxRoleBytes,
+      return RefuseMessages("[", i, "].role: ", Quoted(list[i].role()),
+                            " is not 1 to ", kMaxRoleBytes,
                             " of A-Z a-z 0-9 . _ -");
     }
     bytes += list[i].content().size();

@@ -25,15 +25,6 @@ absl::Status Invalid(std::string_view field, const Parts&... parts) {
       absl::StrCat(ToAbsl(field), ": ", parts...));
 }
 
-// Largest value that still fits into the field of SamplingParams; the range
-// itself is ValidateSamplingParams' business.
-absl::StatusOr<int32_t> Narrow(std::string_view field, uint32_t value) {
-  if (value <= std::numeric_limits<int32_t>::max()) {
-    return static_cast<int32_t>(value);
-  }
-  return Invalid(field, value, " is out of range");
-}
-
 uint64_t DrawSeed() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -83,11 +74,12 @@ absl::StatusOr<SamplingParams> ToSampling(const v1::SamplingOptions& options,
   SamplingParams params;
   if (options.has_temperature()) params.temperature = options.temperature();
   if (options.has_top_k()) {
-    if (options.top_k() == 0) {
-      return Invalid("sampling.top_k", "0 is not in [1, ", vocab_size,
-                     "]; leave it unset to turn it off");
+    // The sampler's own zero means what here is an unset field.
+    if (options.top_k() < 1 || options.top_k() > vocab_size) {
+      return Invalid("sampling.top_k", options.top_k(), " is not in [1, ",
+                     vocab_size, "]; leave it unset to turn it off");
     }
-    ASSIGN_OR_RETURN(params.top_k, Narrow("sampling.top_k", options.top_k()));
+    params.top_k = static_cast<int32_t>(options.top_k());
   }
   if (options.has_top_p()) params.top_p = options.top_p();
   if (options.has_min_p()) params.min_p = options.min_p();
@@ -105,8 +97,11 @@ absl::StatusOr<SamplingParams> ToSampling(const v1::SamplingOptions& options,
     params.penalty_decay = options.penalty_decay();
   }
   if (options.has_penalty_last_n()) {
-    ASSIGN_OR_RETURN(params.penalty_last_n, Narrow("sampling.penalty_last_n",
-                                                   options.penalty_last_n()));
+    if (options.penalty_last_n() > SamplingParams::kMaxWindow) {
+      return Invalid("sampling.penalty_last_n", options.penalty_last_n(),
+                     " is not in [0, ", SamplingParams::kMaxWindow, "]");
+    }
+    params.penalty_last_n = static_cast<int32_t>(options.penalty_last_n());
   }
   params.logit_bias.assign(options.logit_bias().begin(),
                            options.logit_bias().end());
@@ -187,12 +182,18 @@ absl::Status ApplyOutput(const v1::OutputOptions& options, TurnRequest& turn) {
   return ApplyLogprobs(options.logprobs(), "output.logprobs", turn);
 }
 
+// The field that the prompt of a request comes from.
+template <typename Request>
+std::string_view InputName(const Request& request) {
+  return request.has_token_ids() ? "token_ids.ids" : "text";
+}
+
 // The prompt, from text or ids; what neither of them is set to is empty.
 template <typename Request>
 absl::StatusOr<std::vector<int32_t>> ToPrompt(const Request& request,
                                               const ServiceContext& context) {
   std::vector<int32_t> prompt;
-  const char* field = request.has_text() ? "text" : "token_ids.ids";
+  const std::string_view field = InputName(request);
   if (request.has_text()) {
     absl::StatusOr<std::vector<int32_t>> encoded = context.tokenizer.Encode(
         request.text(), request.allow_special_tokens());
@@ -221,11 +222,6 @@ absl::Status CheckPromptLogprobs(const TurnRequest& turn) {
   return Invalid("output.prompt_logprobs", entries, " entries, for ", tokens,
                  " tokens with ", alternatives,
                  " alternatives each, are more than ", kMaxPromptLogprobs);
-}
-
-std::string_view InputName(const v1::GenerateRequest& request) {
-  if (request.has_messages()) return "messages";
-  return request.has_token_ids() ? "token_ids" : "text";
 }
 
 absl::Status CheckBuilt(const v1::GenerateRequest& request) {
@@ -325,6 +321,7 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
   RETURN_IF_ERROR(ApplyStopping(request.stopping(), context, turn));
   RETURN_IF_ERROR(ApplyOutput(request.output(), turn));
   // The text last: it is what takes time.
+  turn.input = request.has_messages() ? "messages" : InputName(request);
   if (request.has_messages()) {
     RETURN_IF_ERROR(ApplyMessages(request, context, turn));
   } else {
@@ -334,7 +331,7 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
   if (turn.prompt.empty() && !turn.session.has_value() &&
       !turn.preset.has_value()) {
     return Invalid(
-        InputName(request),
+        turn.input,
         "a request without a session or preset needs at least one token");
   }
   return turn;
@@ -352,10 +349,10 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
   turn.acquire.create = request.create_session();
   turn.max_new_tokens = 0;
   turn.want_text = false;
+  turn.input = InputName(request);
   ASSIGN_OR_RETURN(turn.prompt, ToPrompt(request, context));
   if (turn.prompt.empty()) {
-    return Invalid(request.has_token_ids() ? "token_ids" : "text",
-                   "needs at least one token to append");
+    return Invalid(turn.input, "needs at least one token to append");
   }
   return turn;
 }
@@ -369,10 +366,10 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::ScoreRequest& request,
   turn.want_text = false;
   turn.prompt_logprobs = PromptLogprobs::kStreamed;
   RETURN_IF_ERROR(ApplyLogprobs(request.logprobs(), "logprobs", turn));
+  turn.input = InputName(request);
   ASSIGN_OR_RETURN(turn.prompt, ToPrompt(request, context));
   if (turn.prompt.size() < 2) {
-    return Invalid(request.has_token_ids() ? "token_ids" : "text",
-                   turn.prompt.size(),
+    return Invalid(turn.input, turn.prompt.size(),
                    " tokens are less than 2; the first has nothing before it "
                    "and is not scored");
   }

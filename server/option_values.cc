@@ -14,7 +14,7 @@ struct Unit {
 
 // Largest first: the first that divides a value is the one to print it in.
 constexpr Unit kDurations[] = {
-    {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}};
+    {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}};
 constexpr Unit kSizes[] = {{"TiB", int64_t{1} << 40},
                            {"GiB", 1 << 30},
                            {"MiB", 1 << 20},
@@ -76,6 +76,15 @@ std::optional<int64_t> ParseBytes(std::string_view text) {
 }
 
 std::string FormatBytes(int64_t bytes) { return Format(bytes, kSizes); }
+
+std::string NotWithin(const std::string& text, bool readable,
+                      const std::string& kind, const std::string& min,
+                      const std::string& max, const std::string& examples) {
+  const std::string range = min + " to " + max;
+  if (readable) return "'" + text + "' is not within " + range;
+  return "'" + text + "' is not " + kind + " from " + range + " (as in " +
+         examples + ")";
+}
 
 std::optional<HostPort> ParseHostPort(std::string_view text) {
   const size_t colon = text.rfind(':');

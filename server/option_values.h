@@ -12,7 +12,7 @@ namespace reprise {
 // A whole number; nothing else around it.
 std::optional<int64_t> ParseWhole(std::string_view text);
 
-// "500ms", "30s", "10m", "2h", or "30" (seconds): milliseconds.
+// "500ms", "30s", "10m", "2h", "7d", or "30" (seconds): milliseconds.
 std::optional<int64_t> ParseDurationMs(std::string_view text);
 // In the largest unit that divides it.
 std::string FormatDurationMs(int64_t ms);
@@ -21,6 +21,12 @@ std::string FormatDurationMs(int64_t ms);
 // same powers of two.
 std::optional<int64_t> ParseBytes(std::string_view text);
 std::string FormatBytes(int64_t bytes);
+
+// What is wrong with a value of a `kind` ("a time") outside its range. How one
+// is written (`examples`) is no help to whoever wrote one: `readable`.
+std::string NotWithin(const std::string& text, bool readable,
+                      const std::string& kind, const std::string& min,
+                      const std::string& max, const std::string& examples);
 
 // HOST:PORT; an IPv6 address stands in brackets.
 struct HostPort {

@@ -88,9 +88,9 @@ class Flags {
             text = std::to_string(*value);
             return "";
           }
-          return "'" + text + "' is not a time from " +
-                 FormatDurationMs(range.min) + " to " +
-                 FormatDurationMs(range.max) + " (as in 500ms, 30s, 10m)";
+          return NotWithin(text, value.has_value(), "a time",
+                           FormatDurationMs(range.min),
+                           FormatDurationMs(range.max), "500ms, 30s, 10m");
         });
   }
 
@@ -103,9 +103,9 @@ class Flags {
             text = std::to_string(*value);
             return "";
           }
-          return "'" + text + "' is not a size from " + FormatBytes(range.min) +
-                 " to " + FormatBytes(range.max) +
-                 " (as in 64KiB, 512MiB, 2GiB)";
+          return NotWithin(text, value.has_value(), "a size",
+                           FormatBytes(range.min), FormatBytes(range.max),
+                           "64KiB, 512MiB, 2GiB");
         });
   }
 
@@ -286,7 +286,7 @@ constexpr const char* kIntroduction =
 
 constexpr const char* kFooter =
     "Defaults are in brackets. Sizes are written 64KiB, 512MiB, 2GiB; times\n"
-    "500ms, 30s, 10m, 2h (30 alone is 30 seconds).\n"
+    "500ms, 30s, 10m, 2h, 7d (30 alone is 30 seconds).\n"
     "Every option is also an environment variable (--max-running is\n"
     "REPRISE_MAX_RUNNING) and a line in the file of --config\n"
     "(max-running = 32). The command line wins over the environment, and that\n"

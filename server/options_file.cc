@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -52,13 +53,20 @@ std::string CheckValue(const std::string& name, const std::string& value) {
   return "";
 }
 
-std::string CheckLine(const std::string& line,
-                      absl::FunctionRef<bool(const std::string&)> is_option) {
+// Remembers in `lines`, by the names of the options, where they were set.
+std::string CheckLine(const std::string& line, int number,
+                      absl::FunctionRef<bool(const std::string&)> is_option,
+                      std::map<std::string, int>& lines) {
   if (line.empty() || line[0] == '#' || line[0] == ';') return "";
   const size_t equals = line.find('=');
   if (equals == std::string::npos) return "'" + line + "' is not NAME = VALUE";
   const std::string name = Trim(line.substr(0, equals));
   if (!is_option(name)) return "'" + name + "' is no option";
+  const auto [first, is_new] = lines.emplace(name, number);
+  if (!is_new) {
+    return absl::StrCat(name, " is set a second time, after line ",
+                        first->second);
+  }
   const std::string value = line.substr(equals + 1);
   return CheckValue(name, Trim(value.substr(0, value.find('#'))));
 }
@@ -79,9 +87,10 @@ std::string CheckOptionsFile(
   if (!wrong.empty()) return "cannot read " + path + ": " + wrong;
   std::istringstream lines(text);
   int number = 0;
+  std::map<std::string, int> set;
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    wrong = CheckLine(Trim(line), is_option);
+    wrong = CheckLine(Trim(line), number, is_option, set);
     if (!wrong.empty()) return absl::StrCat(path, ":", number, ": ", wrong);
   }
   return "";

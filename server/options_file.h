@@ -2,7 +2,7 @@
 // does not understand and names neither the file nor the line.
 //
 // Each line is empty, a comment (# or ;), or NAME = VALUE with the name of an
-// option; a # ends the value.
+// option, each at most once; a # ends the value.
 #ifndef SERVER_OPTIONS_FILE_H_
 #define SERVER_OPTIONS_FILE_H_
 

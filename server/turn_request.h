@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -40,7 +41,8 @@ struct TurnRequest {
   std::optional<SessionKey> session;  // none = stateless
   std::optional<SessionKey> preset;   // that a stateless one begins with
   AcquireOptions acquire;
-  std::vector<int32_t> prompt;  // may be empty if the session has a token
+  std::vector<int32_t> prompt;      // may be empty if the session has a token
+  std::string_view input = "text";  // the field that the prompt is from
   // Of a turn with messages on a session, which becomes `prompt` when the
   // session is leased: SettlePrompt.
   std::optional<MessagePrompts> messages;

@@ -4,6 +4,8 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -26,6 +28,14 @@ spdlog::logger& Logger() {
     return made;
   }();
   return *logger;
+}
+
+// Six digits are enough to read, and 0.287 stays 0.287. JSON has no infinity.
+std::string ShortNumber(double value) {
+  if (!std::isfinite(value)) return "null";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", value);
+  return text;
 }
 
 std::string JsonString(std::string_view text) {
@@ -75,7 +85,7 @@ LogField::LogField(std::string_view key, bool value)
     : key_(key), value_(value ? "true" : "false"), quoted_(false) {}
 
 LogField::LogField(std::string_view key, double value)
-    : key_(key), value_(nlohmann::json(value).dump()), quoted_(false) {}
+    : key_(key), value_(ShortNumber(value)), quoted_(false) {}
 
 void SetLogLevel(LogLevel level) {
   switch (level) {

@@ -18,7 +18,7 @@ namespace reprise {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class LogFormat { kText, kJson };
 
-// One key and its value. Numbers and booleans keep their JSON type.
+// One key and its value. Numbers (six digits) and booleans keep their type.
 class LogField {
  public:
   LogField(std::string_view key, std::string_view value);

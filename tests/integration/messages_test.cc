@@ -198,10 +198,11 @@ TEST_F(MessagesTest, FieldsAreRefusedByTheirPath) {
   ExpectRefused(Request("", Said(1025, {"user", "a"})), kInvalid,
                 "messages: 1025 messages are not in [1, 1024]");
   ExpectRefused(with("", "a"), kInvalid,
-                "messages[2].role: 0 bytes are not 1 to 64 of A-Z a-z 0-9");
+                "messages[2].role: '' is not 1 to 64 of A-Z a-z 0-9");
   ExpectRefused(with(std::string(65, 'r'), "a"), kInvalid,
-                "messages[2].role: 65 bytes");
-  ExpectRefused(with("user<eos>", "a"), kInvalid, "messages[2].role: ");
+                "messages[2].role: 'rrrr");
+  ExpectRefused(with("user<eos>", "a"), kInvalid,
+                "messages[2].role: 'user<eos>' is not");
   ExpectRefused(with("user", std::string(4002, 'a')), kInvalid,
                 "tokens are more than the server takes, 2000");
   // The tokenizer of the test has no piece for it.

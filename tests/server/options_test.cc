@@ -189,6 +189,20 @@ TEST(OptionsTest, WrongLineOfTheFileIsNamed) {
   }
 }
 
+TEST(OptionsTest, OptionThatTheFileSetsTwiceIsNamed) {
+  const TempFile file("threads = 1\nmax-queued = 1\n\nthreads = 2\n");
+  EXPECT_THAT(ParseWrong({"--config=" + file.path()}),
+              HasSubstr(file.path() +
+                        ":4: threads is set a second time, after line 1"));
+}
+
+TEST(OptionsTest, TimeOutsideItsRangeIsNotTaughtHowToWriteTimes) {
+  EXPECT_THAT(ParseWrong({"--idle-timeout=500ms"}),
+              HasSubstr("--idle-timeout: '500ms' is not within 1s to 365d\n"));
+  EXPECT_THAT(ParseWrong({"--idle-timeout=soon"}),
+              HasSubstr("'soon' is not a time from 1s to 365d (as in 500ms"));
+}
+
 TEST(OptionsTest, FileMayHaveCommentsQuotesAndBlanks) {
   const TempFile file(
       "; one\r\n  # two\n\n\tmax-running=3 # three\r\n"

@@ -133,11 +133,14 @@ TEST(SchedulerTest, ATurnThatTheContextCannotHoldIsRefusedByFieldAndLimit) {
   // The pending token counts: it will be fed first.
   EXPECT_EQ(rig.Look("full").record.position, 19);
 
-  const absl::Status input = *rig.Run(MakeTurn("full", {5, 6}, 1)).status;
+  TurnRequest more = MakeTurn("full", {5, 6}, 1);
+  more.input = "token_ids.ids";
+  const absl::Status input = *rig.Run(std::move(more)).status;
   EXPECT_EQ(input.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(input.message(),
-            "input: 2 tokens after 20 of the conversation are more than a "
-            "session of this model can hold, 20 (--max-context of the server)");
+            "token_ids.ids: 2 tokens after 20 of the conversation are more "
+            "than a session of this model can hold, 20 (--max-context of the "
+            "server)");
   EXPECT_EQ(rig.Look("full").record.position, 19) << "as it was";
 
   const absl::Status asked = *rig.Run(MakeTurn("", ten, 11)).status;

@@ -42,6 +42,15 @@ TEST(LogTest, JsonLinesParseAndKeepTypes) {
   EXPECT_EQ(parsed["ok"], false);
 }
 
+TEST(LogTest, DoublesAreShort) {
+  CaptureStderr();
+  LogInfo(
+      "x",
+      {{"a", 287 * 1e-3}, {"b", 7.0}, {"c", 1.0 / 3}, {"d", 1e300 * 1e300}});
+  EXPECT_NE(GetCapturedStderr().find(" a=0.287 b=7 c=0.333333 d=null\n"),
+            std::string::npos);
+}
+
 TEST(LogTest, LinesBelowTheLevelAreDropped) {
   SetLogLevel(LogLevel::kError);
   CaptureStderr();
