@@ -60,6 +60,14 @@ def score(binary, address, text):
             totals["logprob"])
 
 
+def read_text(name):
+    """The text of a file; ends the script if it has none."""
+    try:
+        return pathlib.Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        sys.exit(f"quality: {name}: {error}")
+
+
 def measure(binary, model, weights, texts):
     """Returns the sums of score() over the texts."""
     with tempfile.TemporaryDirectory() as folder:
@@ -88,7 +96,12 @@ def main():
                         default=ROOT / "build/release/bin",
                         help="folder of the programs [build/release/bin]")
     options = parser.parse_args()
-    texts = [pathlib.Path(t).read_text(encoding="utf-8") for t in options.texts]
+    for program in "reprise-server", "reprise":
+        if not (options.bin / program).is_file():
+            sys.exit(f"quality: no {options.bin / program}: build it with "
+                     "`cmake --preset release && ninja -C build/release "
+                     f"{program}`, or say with --bin where it is")
+    texts = [read_text(name) for name in options.texts]
     if not texts:
         texts = bible.split_chapters(bible.read_chapters())[1]
     name = pathlib.Path(options.model).resolve().name

@@ -26,6 +26,10 @@ import time
 # Threads that wait give their core to others. Read when PyTorch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import needs
+
+needs.modules("numpy", "regex", "torch")
+
 import numpy as np
 import torch
 import torch.nn.functional as F

@@ -18,6 +18,10 @@ import json
 import pathlib
 import sys
 
+import needs
+
+needs.modules("numpy", "regex", "torch")
+
 import numpy as np
 import torch
 
