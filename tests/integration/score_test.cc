@@ -124,7 +124,7 @@ TEST_F(ScoreTest, RefusesWhatCannotBeScoredByName) {
   ExpectRefused(Text(std::string(4002, 'a')), "text: 2001 tokens");  // of "aa"
   v1::ScoreRequest ids;
   ids.mutable_token_ids();
-  ExpectRefused(ids, "token_ids: 0 tokens");
+  ExpectRefused(ids, "token_ids.ids: 0 tokens");
   ids.mutable_token_ids()->add_ids(3);
   ids.mutable_token_ids()->add_ids(32);
   ExpectRefused(ids, "token_ids.ids[1]: 32");
