@@ -45,6 +45,12 @@ class ManualExecutor : public Executor {
     return count;
   }
 
+  // Forgets those that wait, as when the process is killed.
+  void DropAll() {
+    MutexLock lock(mu_);
+    tasks_.clear();
+  }
+
  private:
   mutable Mutex mu_;
   std::vector<std::function<void()>> tasks_ ABSL_GUARDED_BY(mu_);

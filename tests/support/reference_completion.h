@@ -22,15 +22,23 @@ struct ReferenceSession {
   std::string pending_text;  // for ReferenceText to keep
 };
 
-inline std::vector<float> ReferenceLogits(std::span<const int32_t> tokens,
-                                          int64_t vocab_size = 32) {
+inline FakeState ReferenceState(std::span<const int32_t> tokens) {
   FakeState state;
   for (int32_t token : tokens) state.Consume(static_cast<uint64_t>(token));
+  return state;
+}
+
+inline std::vector<float> LogitsOf(const FakeState& state,
+                                   int64_t vocab_size = 32) {
   std::vector<float> logits(static_cast<size_t>(vocab_size));
   for (int64_t v = 0; v < vocab_size; ++v) {
     logits[static_cast<size_t>(v)] = state.Logit(v);
   }
   return logits;
+}
+
+inline std::vector<float> ReferenceLogits(std::span<const int32_t> tokens) {
+  return LogitsOf(ReferenceState(tokens));
 }
 
 inline void ReferenceRemember(int32_t token, const TurnRequest& request,
@@ -56,8 +64,9 @@ inline std::vector<int32_t> ReferenceTurn(const TurnRequest& request,
   for (int32_t token : request.stop_tokens) banned.push_back(token);
   Sampler sampler(vocab_size);
   std::vector<int32_t> output;
+  FakeState state = ReferenceState(session.tokens);
   while (static_cast<int64_t>(output.size()) < request.max_new_tokens) {
-    std::vector<float> logits = ReferenceLogits(session.tokens, vocab_size);
+    std::vector<float> logits = LogitsOf(state, vocab_size);
     SampleOptions options;
     if (static_cast<int64_t>(output.size()) < request.min_new_tokens) {
       options.banned = banned;
@@ -68,6 +77,7 @@ inline std::vector<int32_t> ReferenceTurn(const TurnRequest& request,
                     static_cast<int64_t>(session.tokens.size()), session.memory)
             .token;
     ReferenceRemember(token, request, session);
+    state.Consume(static_cast<uint64_t>(token));
     output.push_back(token);
     if (is_in(banned, token)) break;
   }
