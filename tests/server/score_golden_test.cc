@@ -12,12 +12,7 @@
 
 #include "engine/base/log.h"
 #include "engine/model/safetensors.h"
-#include "server/scheduler.h"
-#include "server/store/snapshot_store.h"
-#include "tests/support/answer.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/fake_tokenizer.h"
-#include "tests/support/manual_executor.h"
+#include "tests/support/model_rig.h"
 #include "tools/golden/golden_case.h"
 
 namespace reprise {
@@ -25,49 +20,9 @@ namespace {
 
 using testing::SizeIs;
 
-// A scheduler on a model of the test data.
-class GoldenRig {
- public:
-  GoldenRig(const std::string& dir, int64_t prefill_rows)
-      : engine_(*LoadEngine({.model_dir = dir, .weights = WeightType::kF32})),
-        sessions_(*SessionManager::Create(engine_->info().fingerprints,
-                                          engine_->layout(),
-                                          engine_->info().vocab_size, *store_,
-                                          metrics_, clock_, {.num_slots = 4})),
-        scheduler_(*engine_, tokenizer_, *sessions_, executor_, metrics_,
-                   clock_, {.max_running = 4, .prefill_rows = prefill_rows}) {}
-
-  // Whether results are the same to the bit on this CPU.
-  bool exact() const { return engine_->info().exact; }
-
-  // Runs all requests together.
-  std::vector<Answer> Run(std::vector<TurnRequest> requests) {
-    std::vector<std::shared_ptr<TokenStream>> streams;
-    for (TurnRequest& request : requests) {
-      streams.push_back(std::make_shared<TokenStream>(/*max_deltas=*/1000));
-      EXPECT_EQ(scheduler_.Submit(std::move(request), streams.back()),
-                absl::OkStatus());
-    }
-    while (!scheduler_.idle()) {
-      executor_.RunAll();
-      scheduler_.RunOnce();
-    }
-    std::vector<Answer> answers(streams.size());
-    for (size_t i = 0; i < streams.size(); ++i) answers[i].Read(*streams[i]);
-    return answers;
-  }
-
- private:
-  FakeClock clock_;
-  // Has a piece for every token, whatever it is: no text is looked at.
-  FakeTokenizer tokenizer_{std::vector<std::string>(1024, "a")};
-  Metrics metrics_{"golden"};
-  ManualExecutor executor_;
-  std::unique_ptr<SnapshotStore> store_ = NewMemoryStore();
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<SessionManager> sessions_;
-  Scheduler scheduler_;
-};
+SchedulerOptions WithRows(int64_t prefill_rows) {
+  return {.max_running = 4, .prefill_rows = prefill_rows};
+}
 
 TurnRequest ScoreTurn(std::span<const int32_t> tokens) {
   TurnRequest request;
@@ -126,7 +81,7 @@ class ScoreGoldenTest : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(ScoreGoldenTest, ScoresAreThoseOfTheGoldenLogits) {
-  GoldenRig rig(dir_, /*prefill_rows=*/64);
+  ModelRig rig(dir_, WithRows(64));
   for (int64_t row = 0; row < golden_.batch; ++row) {
     const std::span<const int32_t> ids = golden_.Row(row);
     std::vector<Answer> answers = rig.Run({ScoreTurn(ids)});
@@ -147,15 +102,15 @@ TEST_P(ScoreGoldenTest, ScoresAreThoseOfTheGoldenLogits) {
 // Bit for bit; and the same as what Generate says of its prompt.
 TEST_P(ScoreGoldenTest, ScoresDoNotDependOnChunksAndBatchMates) {
   const std::span<const int32_t> ids = golden_.Row(0);
-  GoldenRig small(dir_, /*prefill_rows=*/64);
-  GoldenRig large(dir_, /*prefill_rows=*/256);
+  ModelRig small(dir_, WithRows(64));
+  ModelRig large(dir_, WithRows(256));
   if (!small.exact()) GTEST_SKIP() << "matmuls are not exact on this CPU";
   const std::vector<float> alone =
       Logprobs(small.Run({ScoreTurn(ids)})[0].logprobs[0]);
   TurnRequest completion = ScoreTurn(ids);
   completion.max_new_tokens = 20;
   completion.prompt_logprobs = PromptLogprobs::kWithStarted;
-  for (GoldenRig* rig : {&small, &large}) {
+  for (ModelRig* rig : {&small, &large}) {
     std::vector<Answer> answers =
         rig->Run({completion, ScoreTurn(ids), ScoreTurn(ids.subspan(7))});
     EXPECT_EQ(Logprobs(answers[0].started->prompt_logprobs), alone);
