@@ -10,7 +10,7 @@
 namespace reprise {
 
 int UsageError(const CLI::App& app, std::string_view wrong) {
-  const std::string name = app.get_name();
+  const std::string& name = app.get_name();
   std::fprintf(stderr, "%s: %s\nTry %s --help\n", name.c_str(),
                std::string(wrong).c_str(), name.c_str());
   return 2;
