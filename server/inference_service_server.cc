@@ -142,6 +142,7 @@ void RpcServer::Shutdown(int64_t grace_ms) {
                           std::chrono::milliseconds(grace_ms));
   impl_->server->Wait();
   impl_->server.reset();
+  CHECK(impl_->context.calls.open() == 0);  // gRPC has ended them all
 }
 
 }  // namespace reprise

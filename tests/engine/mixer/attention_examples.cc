@@ -8,14 +8,15 @@
 namespace reprise {
 namespace {
 
-struct HeadShape {
+struct SoftmaxHeads {
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
 };
 
-SoftmaxAttentionDescription Attention(ExampleBuilder& builder, HeadShape shape,
-                                      bool gated, bool bias) {
+SoftmaxAttentionDescription Attention(ExampleBuilder& builder,
+                                      SoftmaxHeads shape, bool gated,
+                                      bool bias) {
   SoftmaxAttentionDescription d;
   d.heads = shape.heads;
   d.kv_heads = shape.kv_heads;

@@ -7,14 +7,14 @@
 namespace reprise {
 namespace {
 
-struct HeadShape {
+struct DecayHeads {
   int64_t heads;
   int64_t kv_heads;
   int64_t key_dim;
   int64_t value_dim;
 };
 
-DecayAttentionDescription Attention(ExampleBuilder& builder, HeadShape shape,
+DecayAttentionDescription Attention(ExampleBuilder& builder, DecayHeads shape,
                                     bool gated) {
   DecayAttentionDescription d;
   d.heads = shape.heads;
@@ -33,7 +33,7 @@ DecayAttentionDescription Attention(ExampleBuilder& builder, HeadShape shape,
   return d;
 }
 
-MixerExample RetentionExample(std::string name, HeadShape shape, bool gated,
+MixerExample RetentionExample(std::string name, DecayHeads shape, bool gated,
                               std::optional<Activation> activation) {
   ExampleBuilder builder(std::move(name), 5);
   RetentionDescription d;
@@ -46,7 +46,7 @@ MixerExample RetentionExample(std::string name, HeadShape shape, bool gated,
   return builder.Finish(d);
 }
 
-MixerExample GlaExample(std::string name, HeadShape shape, bool convs) {
+MixerExample GlaExample(std::string name, DecayHeads shape, bool convs) {
   ExampleBuilder builder(std::move(name), 6);
   GatedLinearAttentionDescription d;
   const int64_t keys = shape.kv_heads * shape.key_dim;

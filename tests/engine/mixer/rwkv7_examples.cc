@@ -81,7 +81,7 @@ MixerExample LaterLayer() {
   return example;
 }
 
-MixerExample ChannelMix() {
+MixerExample Rwkv7ChannelMix() {
   ExampleBuilder builder("Rwkv7Ffn", 32);
   Rwkv7FfnDescription d;
   d.width = 96;
@@ -96,7 +96,7 @@ MixerExample ChannelMix() {
 void AddRwkv7Examples(std::vector<MixerExample>& examples) {
   examples.push_back(FirstLayer());
   examples.push_back(LaterLayer());
-  examples.push_back(ChannelMix());
+  examples.push_back(Rwkv7ChannelMix());
 }
 
 }  // namespace reprise

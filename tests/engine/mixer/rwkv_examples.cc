@@ -108,7 +108,7 @@ MixerExample Rwkv4() {
   return Finish(builder, d);
 }
 
-MixerExample ChannelMix() {
+MixerExample RwkvChannelMix() {
   ExampleBuilder builder("RwkvChannelMix", 14);
   RwkvChannelMixDescription d;
   d.width = 90;
@@ -128,7 +128,7 @@ void AddRwkvExamples(std::vector<MixerExample>& examples) {
   examples.push_back(Rwkv5("Rwkv5TimeMixPerHead", /*per_head=*/true));
   examples.push_back(Rwkv6("Rwkv6TimeMix", /*by_output=*/true));
   examples.push_back(Rwkv6("Rwkv6TimeMixOriginal", /*by_output=*/false));
-  examples.push_back(ChannelMix());
+  examples.push_back(RwkvChannelMix());
 }
 
 }  // namespace reprise
