@@ -8,12 +8,19 @@ namespace reprise {
 
 ThreadPool::ThreadPool(int threads) {
   CHECK(threads >= 1);
-  for (int i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] { Work(); });
+  try {
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this] { Work(); });
+    }
+  } catch (...) {
+    Stop();  // or the threads that there are would end the process
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Stop() {
   {
     MutexLock lock(mu_);
     stopping_ = true;

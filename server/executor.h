@@ -27,6 +27,7 @@ class Executor {
 // then joins; tasks may still add tasks until then.
 class ThreadPool : public Executor {
  public:
+  // Throws std::system_error if the system gives no more threads.
   explicit ThreadPool(int threads);
   ~ThreadPool() override;
 
@@ -34,6 +35,7 @@ class ThreadPool : public Executor {
 
  private:
   void Work();
+  void Stop();
 
   Mutex mu_;
   CondVar wake_;

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -18,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "engine/base/bytes.h"
@@ -221,15 +223,18 @@ absl::Status Server::LookAtModel() const {
 
 absl::Status Server::OpenTheStore() {
   absl::StatusOr<std::unique_ptr<SnapshotStore>> store =
-      OpenStore(options_.store_uri);
-  if (!store.ok()) {  // it says itself what to do
-    return absl::Status(
-        store.status().code(),
-        absl::StrCat("--store: ",
-                     absl::StripPrefix(store.status().message(), "store: ")));
+      OpenStore(options_.store_uri, options_.durability);
+  if (!store.ok()) {  // it says itself what to do, and begins with the option
+    absl::string_view message = store.status().message();
+    const bool durability = absl::StartsWith(message, "durability: ");
+    absl::ConsumePrefix(&message, "store: ");
+    return absl::Status(store.status().code(),
+                        absl::StrCat(durability ? "--" : "--store: ", message));
   }
   store_ = *std::move(store);
-  LogInfo("store open", {{"store", WithoutPassword(options_.store_uri)}});
+  LogInfo("store open", {{"store", WithoutPassword(options_.store_uri)},
+                         {"turns_survive", WhatSurvives(options_.store_uri,
+                                                        options_.durability)}});
   return absl::OkStatus();
 }
 
@@ -423,8 +428,9 @@ void RaiseDescriptorLimit() {
   }
 }
 
-absl::Status StartAndServe(ServerOptions& options, SignalWatcher& signals) {
+absl::Status StartAndServe(ServerOptions& options) {
   try {
+    SignalWatcher signals;
     Server server(options);
     RETURN_IF_ERROR(server.Start(signals));
     signals.Wait();
@@ -432,7 +438,13 @@ absl::Status StartAndServe(ServerOptions& options, SignalWatcher& signals) {
     return absl::OkStatus();
   } catch (const std::system_error& error) {  // of std::thread
     return absl::ResourceExhaustedError(
-        absl::StrCat("cannot start a thread: ", error.what()));
+        absl::StrCat("cannot start a thread: ", error.what(),
+                     "; raise the limit of threads (ulimit -u) or of memory "
+                     "(ulimit -v)"));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        "out of memory; lower --slot-memory and --threads, or raise the limit "
+        "of memory (ulimit -v)");
   }
 }
 
@@ -453,12 +465,11 @@ int Main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);  // a reader of our log may go away
   signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of the store
   RaiseDescriptorLimit();
-  SignalWatcher signals;
 
   const std::filesystem::path binary(BinaryPath());
   absl::Status status =
       ResolveDefaults(binary.parent_path().string(), environment, options);
-  if (status.ok()) status = StartAndServe(options, signals);
+  if (status.ok()) status = StartAndServe(options);
   if (status.ok()) return 0;
   LogError("cannot start", {{"reason", FromAbsl(status.message())}});
   return 1;

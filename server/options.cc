@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "server/option_values.h"
 #include "server/options_file.h"
+#include "server/options_flags.h"
 
 namespace reprise {
 namespace {
@@ -25,11 +26,6 @@ namespace {
 constexpr int64_t kDayMs = 24 * 3'600'000;
 constexpr int64_t kKib = 1024, kMib = kKib * 1024, kGib = kMib * 1024,
                   kTib = kGib * 1024;
-
-struct Range {
-  int64_t min;
-  int64_t max;
-};
 
 std::string CheckAddress(std::string& address) {
   if (ParseHostPort(address).has_value()) return "";
@@ -46,113 +42,6 @@ std::string CheckPackedCache(std::string& where) {
   }
   return "'" + where + "' is neither auto nor off nor a folder that exists";
 }
-
-// Adds options to a CLI::App. Each writes straight to its field; a check
-// answers with what is wrong with the value, to which CLI11 adds the flag.
-class Flags {
- public:
-  using Check = std::function<std::string(std::string&)>;
-
-  explicit Flags(CLI::App& app) : app_(app) {}
-  void Group(const char* name) { group_ = name; }
-
-  CLI::Option* Text(const char* flag, const char* value, std::string& field,
-                    const std::string& help, const Check& check = nullptr) {
-    const std::string shown = field.empty() ? help : help + " [" + field + "]";
-    return Add(flag, value, field, shown, check);
-  }
-
-  void Count(const char* flag, int64_t& field, Range range,
-             const std::string& help, int64_t multiple_of = 1) {
-    const std::string shown =
-        field == 0 ? help : absl::StrCat(help, " [", field, "]");
-    Add(flag, "N", field, shown, [=](std::string& text) -> std::string {
-      const std::optional<int64_t> value = ParseWhole(text);
-      if (value.has_value() && *value >= range.min && *value <= range.max &&
-          *value % multiple_of == 0) {
-        return "";
-      }
-      const std::string multiple =
-          multiple_of == 1 ? "" : absl::StrCat(", a multiple of ", multiple_of);
-      return absl::StrCat("'", text, "' is not a whole number from ", range.min,
-                          " to ", range.max, multiple);
-    });
-  }
-
-  void Duration(const char* flag, int64_t& field, Range range,
-                const std::string& help) {
-    Add(flag, "TIME", field, help + " [" + FormatDurationMs(field) + "]",
-        [=](std::string& text) -> std::string {
-          const std::optional<int64_t> value = ParseDurationMs(text);
-          if (value.has_value() && *value >= range.min && *value <= range.max) {
-            text = std::to_string(*value);
-            return "";
-          }
-          return NotWithin(text, value.has_value(), "a time",
-                           FormatDurationMs(range.min),
-                           FormatDurationMs(range.max), "500ms, 30s, 10m");
-        });
-  }
-
-  void Bytes(const char* flag, int64_t& field, Range range,
-             const std::string& help) {
-    Add(flag, "SIZE", field, help + " [" + FormatBytes(field) + "]",
-        [=](std::string& text) -> std::string {
-          const std::optional<int64_t> value = ParseBytes(text);
-          if (value.has_value() && *value >= range.min && *value <= range.max) {
-            text = std::to_string(*value);
-            return "";
-          }
-          return NotWithin(text, value.has_value(), "a size",
-                           FormatBytes(range.min), FormatBytes(range.max),
-                           "64KiB, 512MiB, 2GiB");
-        });
-  }
-
-  // One of a few words; `field` is set to the value beside it.
-  template <typename Enum>
-  void Choice(const char* flag, Enum& field,
-              std::vector<std::pair<std::string, Enum>> choices,
-              const std::string& help) {
-    std::string names;
-    std::string shown;
-    for (const auto& [name, value] : choices) {
-      names += (names.empty() ? "" : "|") + name;
-      if (value == field) shown = name;
-    }
-    const auto set = [=, &field](const std::string& text) {
-      for (const auto& [name, value] : choices) {
-        if (name == text) field = value;
-      }
-    };
-    const Check check = [=](std::string& text) -> std::string {
-      for (const auto& [name, value] : choices) {
-        if (name == text) return "";
-      }
-      return "'" + text + "' is not one of " + names;
-    };
-    Finish(app_.add_option_function<std::string>(flag, set,
-                                                 help + " [" + shown + "]"),
-           names, check);
-  }
-
- private:
-  template <typename T>
-  CLI::Option* Add(const char* flag, const char* value, T& field,
-                   const std::string& help, const Check& check) {
-    return Finish(app_.add_option(flag, field, help), value, check);
-  }
-
-  CLI::Option* Finish(CLI::Option* option, const std::string& value,
-                      const Check& check) {
-    if (check != nullptr) option->transform(CLI::Validator(check, ""));
-    return option->option_text(value)->group(group_)->multi_option_policy(
-        CLI::MultiOptionPolicy::TakeLast);
-  }
-
-  CLI::App& app_;
-  std::string group_;
-};
 
 void AddModelFlags(Flags& flags, ServerOptions& o) {
   flags.Group("Model");
@@ -198,6 +87,23 @@ void AddSessionFlags(Flags& flags, ServerOptions& o) {
              "redis://HOST?password_file=FILE\n"
              "[rocksdb:$XDG_STATE_HOME/reprise/sessions, or the\n"
              "same below ~/.local/state]");
+  std::vector<std::pair<std::string, std::optional<Durability>>> modes;
+  for (const Durability durability : kDurabilities) {
+    modes.emplace_back(DurabilityName(durability), durability);
+  }
+  flags.Choice("--durability", o.durability, modes,
+               absl::StrCat("Where a turn is when it is acknowledged, with\n"
+                            "rocksdb: (other stores refuse this).\n"
+                            "fsync: on the disk; nothing is lost.\n"
+                            "async: with the system, and on the disk within\n",
+                            FormatDurationMs(kAsyncSyncMs),
+                            "; the end of the machine, but not of the\n"
+                            "server, loses turns of that time.\n"
+                            "none: in the server's memory, and on the disk\n"
+                            "within ",
+                            FormatDurationMs(kNoneFlushMs),
+                            "; any end but a drain, and an error of\n"
+                            "the disk, loses turns of that time [fsync]"));
   flags.Text("--tenant", "NAME", o.tenant, "Owner of all sessions",
              CheckTenant);
   flags.Count("--slots", o.slots, {0, 1'000'000},

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/log.h"
 #include "engine/kernels/linear.h"
+#include "server/durability.h"
 
 namespace reprise {
 
@@ -33,6 +35,8 @@ struct ServerOptions {
 
   // -- sessions --
   std::string store_uri;  // empty: rocksdb: below the user's state folder
+  // Unset: fsync, or whatever the store does that has none of its own.
+  std::optional<Durability> durability;
   std::string tenant = "default";  // of all requests, for now
   int64_t slots = 0;               // 0 = what slot_memory_bytes holds
   int64_t slot_memory_bytes = int64_t{1} << 30;     // all slots together

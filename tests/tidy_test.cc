@@ -39,6 +39,7 @@ constexpr Layer kLayers[] = {
     {"proto/", 30},
     {"server/metric", 30},
     {"server/process_stats", 30},
+    {"server/durability", 30},
     {"server/executor", 30},
     {"server/option", 30},
     {"server/store/", 31},

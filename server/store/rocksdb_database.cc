@@ -23,29 +23,67 @@
 #include "server/store/snapshot_store.h"
 
 namespace reprise {
-namespace {
 
-// Keeps RocksDB from recovering by itself after an error: it tries a full disk
-// again every 5 seconds, and in version 7.8 such an attempt may wait for ever
-// for a flush that has failed. The store opens the database anew instead.
-class NoRecovery : public rocksdb::EventListener {
+// Called by RocksDB on any of its threads, without a lock of the database's.
+class RocksDbEvents : public rocksdb::EventListener {
  public:
+  // Keeps RocksDB from recovering by itself after an error: it tries a full
+  // disk again every 5 seconds, and in version 7.8 such an attempt may wait for
+  // ever for a flush that has failed. The store opens the database anew
+  // instead.
   void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status,
                             bool* auto_recovery) override {
     *auto_recovery = false;
   }
+
+  // A snapshot that is damaged, or whose file is gone, would end all writing:
+  // rewriting old blob files comes upon it. It is the loss of one session, and
+  // without that rewriting nothing reads it but that session's turns.
+  void OnBackgroundError(rocksdb::BackgroundErrorReason reason,
+                         rocksdb::Status* error) override {
+    if (reason != rocksdb::BackgroundErrorReason::kCompaction) return;
+    if (!error->IsCorruption() && !error->IsPathNotFound()) return;
+    if (keeps_garbage_) return;  // so it was something else
+    if (!met_damage_.exchange(true)) {
+      LogError(
+          "store met damaged data while it made room; it will not give "
+          "back the room of old snapshots until it is opened again",
+          {{"reason", error->ToString()}});
+    }
+    *error = rocksdb::Status::OK();
+  }
+
+  // True once, after damage was met: stop rewriting blob files, which this
+  // object cannot do from inside RocksDB's calls.
+  bool TakeDamage() {
+    return met_damage_ && !keeps_garbage_ && !keeps_garbage_.exchange(true);
+  }
+
+ private:
+  std::atomic<bool> met_damage_{false};
+  std::atomic<bool> keeps_garbage_{false};
 };
+
+namespace {
 
 // Small in memory: about 50 MiB at most, most of it snapshots on their way to
 // a blob file.
-rocksdb::DBOptions DatabaseOptions() {
+rocksdb::DBOptions DatabaseOptions(
+    const RocksDbOptions& store, const std::shared_ptr<RocksDbEvents>& events) {
   rocksdb::DBOptions options;
+  if (store.env != nullptr) options.env = store.env;
   options.create_if_missing = true;
   options.create_missing_column_families = true;
-  // Every write is synced, so a damaged record before the last is lost data
-  // and must be seen, not skipped. The last one may be half written.
+  // If every write is synced, a damaged record before the last is lost data
+  // and must be seen, not skipped; the last one may be half written. If not,
+  // the end of the machine leaves any part of what was not synced, in any
+  // order: what comes before the first gap is a state that there was.
   options.wal_recovery_mode =
-      rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+      store.durability == Durability::kFsync
+          ? rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords
+          : rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  // Without a log the families agree only if they are flushed together.
+  options.atomic_flush = store.durability == Durability::kNone;
   // The log is kept until all families it was written for are flushed; the
   // small ones would keep it for ever.
   options.max_total_wal_size = 64 << 20;
@@ -56,7 +94,7 @@ rocksdb::DBOptions DatabaseOptions() {
   options.stats_persist_period_sec = 0;
   options.info_log = std::make_shared<RocksDbLog>(Clock::Real());
   options.max_bgerror_resume_count = 0;
-  options.listeners.push_back(std::make_shared<NoRecovery>());
+  options.listeners.push_back(events);
   return options;
 }
 
@@ -143,7 +181,8 @@ absl::Status MakeDirectories(const std::filesystem::path& path) {
   return absl::OkStatus();
 }
 
-absl::Status OpenError(const std::string& path, const rocksdb::Status& status) {
+absl::Status OpenError(const std::string& path, Durability durability,
+                       const rocksdb::Status& status) {
   const std::string reason = status.ToString();
   // RocksDB has no code of its own for this; both of its messages say "lock".
   if (status.IsIOError() &&
@@ -156,7 +195,11 @@ absl::Status OpenError(const std::string& path, const rocksdb::Status& status) {
   if (status.IsCorruption()) {
     return absl::UnavailableError(absl::StrCat(
         "store: cannot open ", path, ", it is damaged: ", reason,
-        "; put a copy back, or move it away to begin with an empty one"));
+        "; put a copy back, or move it away to begin with an empty one",
+        durability == Durability::kFsync
+            ? "; if the damage is in its log, --durability=async opens it "
+              "without what comes after the damage"
+            : ""));
   }
   return CannotOpen(absl::StrCat("cannot open ", path), reason);
 }
@@ -174,7 +217,7 @@ absl::Status FromRocksDb(const rocksdb::Status& status) {
 }
 
 absl::StatusOr<std::unique_ptr<RocksDbDatabase>> RocksDbDatabase::Open(
-    const std::string& path) {
+    const std::string& path, const RocksDbOptions& options) {
   RETURN_IF_ERROR(MakeDirectories(path));
   const auto cache = rocksdb::NewLRUCache(8 << 20);
   const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
@@ -184,14 +227,34 @@ absl::StatusOr<std::unique_ptr<RocksDbDatabase>> RocksDbDatabase::Open(
       {"expiry", Expiry(cache)}};
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   rocksdb::DB* db = nullptr;
-  const rocksdb::Status status =
-      rocksdb::DB::Open(DatabaseOptions(), path, families, &handles, &db);
-  if (!status.ok()) return OpenError(path, status);
-  return std::unique_ptr<RocksDbDatabase>(
-      new RocksDbDatabase(db, std::move(handles)));
+  auto events = std::make_shared<RocksDbEvents>();
+  const rocksdb::Status status = rocksdb::DB::Open(
+      DatabaseOptions(options, events), path, families, &handles, &db);
+  if (!status.ok()) return OpenError(path, options.durability, status);
+  return std::unique_ptr<RocksDbDatabase>(new RocksDbDatabase(
+      options.durability, std::move(events), db, std::move(handles)));
+}
+
+RocksDbDatabase::RocksDbDatabase(
+    Durability durability, std::shared_ptr<RocksDbEvents> events,
+    rocksdb::DB* db, std::vector<rocksdb::ColumnFamilyHandle*> families)
+    : durability_(durability),
+      events_(std::move(events)),
+      db_(db),
+      families_(std::move(families)) {
+  if (durability_ == Durability::kFsync) return;
+  persister_ = std::thread([this] { KeepPersisting(); });
 }
 
 RocksDbDatabase::~RocksDbDatabase() {
+  if (persister_.joinable()) {
+    {
+      MutexLock lock(mu_);
+      stopping_ = true;
+      stop_.NotifyAll();
+    }
+    persister_.join();
+  }
   for (rocksdb::ColumnFamilyHandle* family : families_) {
     db_->DestroyColumnFamilyHandle(family);
   }
@@ -201,14 +264,59 @@ RocksDbDatabase::~RocksDbDatabase() {
   }
 }
 
+absl::Status RocksDbDatabase::TryWriting(const std::string& path,
+                                         const RocksDbOptions& options) {
+  rocksdb::Env* const env =
+      options.env != nullptr ? options.env : rocksdb::Env::Default();
+  const std::string file = path + "/WRITABLE";  // no name of RocksDB's
+  const std::string bytes(64 << 10, 'w');
+  const rocksdb::Status status =
+      rocksdb::WriteStringToFile(env, bytes, file, /*should_sync=*/true);
+  env->DeleteFile(file).PermitUncheckedError();
+  return FromRocksDb(status);
+}
+
 absl::Status RocksDbDatabase::Write(rocksdb::WriteBatch& batch) {
+  if (events_->TakeDamage()) {
+    RETURN_IF_ERROR(NoteFailure(FromRocksDb(db_->SetOptions(
+        snapshots(), {{"enable_blob_garbage_collection", "false"}}))));
+  }
   rocksdb::WriteOptions options;
-  options.sync = true;
+  options.sync = durability_ == Durability::kFsync;
+  options.disableWAL = durability_ == Durability::kNone;
   const absl::Status status = FromRocksDb(db_->Write(options, &batch));
+  unsynced_ = true;
+  return NoteFailure(status);
+}
+
+absl::Status RocksDbDatabase::NoteFailure(const absl::Status& status) {
   if (!status.ok() && !failed_.exchange(true)) {
     LogError("store cannot write", {{"reason", FromAbsl(status.message())}});
   }
   return status;
+}
+
+// ---- What is not synced with its write --------------------------------------
+
+absl::Status RocksDbDatabase::Persist() {
+  if (failed_ || !unsynced_.exchange(false)) return absl::OkStatus();
+  if (durability_ == Durability::kAsync) return FromRocksDb(db_->SyncWAL());
+  return FromRocksDb(db_->Flush(rocksdb::FlushOptions(), families_));
+}
+
+void RocksDbDatabase::KeepPersisting() {
+  const int64_t pause_ms =
+      durability_ == Durability::kAsync ? kAsyncSyncMs : kNoneFlushMs;
+  mu_.Lock();
+  while (true) {
+    const bool last = stopping_;  // nothing is written any more
+    mu_.Unlock();
+    static_cast<void>(NoteFailure(Persist()));
+    mu_.Lock();
+    if (last) break;
+    if (!stopping_) stop_.WaitFor(mu_, pause_ms);
+  }
+  mu_.Unlock();
 }
 
 }  // namespace reprise

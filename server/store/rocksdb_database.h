@@ -9,10 +9,14 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "server/store/snapshot_store.h"
 
 namespace reprise {
 
@@ -20,20 +24,31 @@ namespace reprise {
 // for damaged data.
 absl::Status FromRocksDb(const rocksdb::Status& status);
 
-// Thread-safe. Belongs to one process at a time.
+// What RocksDB reports while it runs; see rocksdb_database.cc.
+class RocksDbEvents;
+
+// Thread-safe. Belongs to one process at a time. Has a thread of its own if not
+// every write is synced.
 class RocksDbDatabase {
  public:
   // Makes the folder, and those above it, for this user alone. Unavailable if
   // it cannot be opened, saying whether it is in use or damaged.
   static absl::StatusOr<std::unique_ptr<RocksDbDatabase>> Open(
-      const std::string& path);
+      const std::string& path, const RocksDbOptions& options);
+  // Brings to the disk what is not there yet, and logs if that fails.
   ~RocksDbDatabase();
 
-  // Applies the batch, all of it or nothing, and returns when it is on the
-  // disk. Unavailable if that failed. Then failed() is true and writing will
-  // fail until the database is opened anew; whether that finds the batch in the
-  // log is open. Reading goes on.
+  // Whether a file can be made in the folder, written and synced; it is removed
+  // again.
+  static absl::Status TryWriting(const std::string& path,
+                                 const RocksDbOptions& options);
+
+  // Applies the batch, all of it or nothing, and returns when it is as far on
+  // its way to the disk as the durability says. Unavailable if that failed.
+  // Then failed() is true and writing will fail until the database is opened
+  // anew; whether that finds the batch in the log is open. Reading goes on.
   absl::Status Write(rocksdb::WriteBatch& batch);
+  // Also after a sync in the background failed.
   bool failed() const { return failed_; }
 
   rocksdb::DB& db() { return *db_; }
@@ -42,15 +57,28 @@ class RocksDbDatabase {
   rocksdb::ColumnFamilyHandle* expiry() { return families_[3]; }
 
  private:
-  RocksDbDatabase(rocksdb::DB* db,
-                  std::vector<rocksdb::ColumnFamilyHandle*> families)
-      : db_(db), families_(std::move(families)) {}
+  RocksDbDatabase(Durability durability, std::shared_ptr<RocksDbEvents> events,
+                  rocksdb::DB* db,
+                  std::vector<rocksdb::ColumnFamilyHandle*> families);
 
+  absl::Status NoteFailure(const absl::Status& status);
+  // Brings to the disk what was written since it was last called.
+  absl::Status Persist();
+  void KeepPersisting();
+
+  const Durability durability_;
+  const std::shared_ptr<RocksDbEvents> events_;  // shared: with RocksDB
   const std::unique_ptr<rocksdb::DB> db_;
   // The default one, which must be open and is not used, then the three above.
   const std::vector<rocksdb::ColumnFamilyHandle*> families_;
 
   std::atomic<bool> failed_{false};
+  std::atomic<bool> unsynced_{false};  // something was written since Persist
+
+  Mutex mu_;
+  CondVar stop_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread persister_;  // last: it uses the others
 };
 
 }  // namespace reprise

@@ -3,10 +3,10 @@
 #include <rocksdb/snapshot.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
@@ -38,14 +38,10 @@ class Now {
 
 }  // namespace
 
-Mutex& RocksDbSessions::Stripe(const std::string& entry_key) {
-  return stripes_[std::hash<std::string>()(entry_key) % stripes_.size()];
-}
-
 absl::StatusOr<std::unique_ptr<RocksDbSessions>> RocksDbSessions::Open(
-    const std::string& path) {
+    const std::string& path, const RocksDbOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<RocksDbDatabase> database,
-                   RocksDbDatabase::Open(path));
+                   RocksDbDatabase::Open(path, options));
   std::unique_ptr<RocksDbSessions> sessions(
       new RocksDbSessions(std::move(database)));
   RETURN_IF_ERROR(sessions->CountSessions());
@@ -115,6 +111,11 @@ absl::StatusOr<std::string> RocksDbSessions::ReadBlob(
     return absl::DataLossError(
         "store: the snapshot is not the one its entry tells of");
   }
+  // Of this session and its file's other ones; the rest can be served.
+  if (status.IsPathNotFound()) {
+    return absl::DataLossError(absl::StrCat(
+        "store: the file of the snapshot is gone: ", status.ToString()));
+  }
   RETURN_IF_ERROR(FromRocksDb(status));
   return value.ToString();
 }
@@ -163,6 +164,21 @@ absl::StatusOr<std::string> RocksDbSessions::GetOutcome(const SessionKey& key,
 
 // ---- Writing ----------------------------------------------------------------
 
+absl::Status RocksDbSessions::Write(const std::string& entry_key,
+                                    rocksdb::WriteBatch& batch) {
+  const absl::Status status = database_->Write(batch);
+  if (!status.ok()) {
+    MutexLock lock(doubt_mu_);
+    in_doubt_.insert(entry_key);
+  }
+  return status;
+}
+
+bool RocksDbSessions::InDoubt(const SessionKey& key) const {
+  MutexLock lock(doubt_mu_);
+  return !in_doubt_.empty() && in_doubt_.contains(EntryKey(key));
+}
+
 void RocksDbSessions::PutEntryInBatch(const std::string& entry_key,
                                       const StoredSession* old,
                                       const StoredSession& session,
@@ -209,7 +225,7 @@ absl::StatusOr<StoredSession> RocksDbSessions::Put(
     const StoredSession& session, std::string_view snapshot,
     const SnapshotStore::PutOptions& options) {
   const std::string entry_key = EntryKey(key);
-  MutexLock lock(Stripe(entry_key));
+  const KeyLocks::Hold hold(entry_locks_, entry_key);
   ASSIGN_OR_RETURN(const std::optional<Entry> entry,
                    ReadEntry(rocksdb::ReadOptions(), entry_key));
   const StoredSession* const old =
@@ -227,7 +243,7 @@ absl::StatusOr<StoredSession> RocksDbSessions::Put(
     batch.Put(database_->snapshots(), OutcomeKey(entry_key),
               ToSlice(options.outcome));
   }
-  RETURN_IF_ERROR(database_->Write(batch));
+  RETURN_IF_ERROR(Write(entry_key, batch));
   usage_.Change(key.tenant, old, &now);
   return now;
 }
@@ -236,7 +252,7 @@ absl::Status RocksDbSessions::PutEntry(const SessionKey& key,
                                        uint64_t expected_revision,
                                        const StoredSession& session) {
   const std::string entry_key = EntryKey(key);
-  MutexLock lock(Stripe(entry_key));
+  const KeyLocks::Hold hold(entry_locks_, entry_key);
   ASSIGN_OR_RETURN(const std::optional<Entry> old,
                    ReadEntry(rocksdb::ReadOptions(), entry_key));
   if (!old.has_value()) {
@@ -248,12 +264,12 @@ absl::Status RocksDbSessions::PutEntry(const SessionKey& key,
   rocksdb::WriteBatch batch;
   RETURN_IF_ERROR(DropInBatch(entry_key, *old, now, batch));
   PutEntryInBatch(entry_key, &old->session, now, batch);
-  return database_->Write(batch);
+  return Write(entry_key, batch);
 }
 
 absl::Status RocksDbSessions::Delete(const SessionKey& key) {
   const std::string entry_key = EntryKey(key);
-  MutexLock lock(Stripe(entry_key));
+  const KeyLocks::Hold hold(entry_locks_, entry_key);
   const absl::StatusOr<std::optional<Entry>> old =
       ReadEntry(rocksdb::ReadOptions(), entry_key);
   // A damaged one can go; ListExpired drops its line of the index.
@@ -273,7 +289,7 @@ absl::Status RocksDbSessions::Delete(const SessionKey& key) {
     batch.Delete(database_->expiry(),
                  ExpiryKey(session.expires_unix_ms, entry_key));
   }
-  RETURN_IF_ERROR(database_->Write(batch));
+  RETURN_IF_ERROR(Write(entry_key, batch));
   usage_.Change(key.tenant, &session, /*now=*/nullptr);
   return absl::OkStatus();
 }
@@ -325,7 +341,7 @@ absl::StatusOr<bool> RocksDbSessions::PassOverExpiry(
     const std::string& expiry_key) {
   ASSIGN_OR_RETURN(const ParsedExpiryKey parsed, ParseExpiryKey(expiry_key));
   const std::string entry_key(parsed.entry_key);
-  MutexLock lock(Stripe(entry_key));
+  const KeyLocks::Hold hold(entry_locks_, entry_key);
   const absl::StatusOr<std::optional<Entry>> entry =
       ReadEntry(rocksdb::ReadOptions(), entry_key);
   if (absl::IsDataLoss(entry.status())) return false;

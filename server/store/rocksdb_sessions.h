@@ -10,13 +10,12 @@
 // A snapshot stays where it was written when it becomes a checkpoint; only
 // those of version 1 move, with the first write to their session.
 //
-// Every change is one synced write over all three, so they always agree. The
-// database belongs to one process (its LOCK file), which is why a mutex is
+// Every change is one write over all three, so they always agree. The database
+// belongs to one process (its LOCK file), which is why locks of our own are
 // enough for compare-and-set, and why the counts can live in memory.
 #ifndef SERVER_STORE_ROCKSDB_SESSIONS_H_
 #define SERVER_STORE_ROCKSDB_SESSIONS_H_
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
+#include "server/store/key_locks.h"
 #include "server/store/rocksdb_database.h"
 #include "server/store/snapshot_store.h"
 #include "server/store/store_usage.h"
@@ -40,7 +40,7 @@ class RocksDbSessions {
  public:
   // As RocksDbDatabase::Open; then counts the sessions.
   static absl::StatusOr<std::unique_ptr<RocksDbSessions>> Open(
-      const std::string& path);
+      const std::string& path, const RocksDbOptions& options);
 
   absl::StatusOr<StoredSession> Put(const SessionKey& key,
                                     std::optional<uint64_t> expected_revision,
@@ -67,6 +67,9 @@ class RocksDbSessions {
   // Whether a write failed. All others will, until the database is closed and
   // opened again; reading goes on.
   bool failed() const { return database_->failed(); }
+  // Whether a write to this session failed: then only opening again tells
+  // whether it is in the log, and what is read until then may be taken back.
+  bool InDoubt(const SessionKey& key) const;
 
  private:
   explicit RocksDbSessions(std::unique_ptr<RocksDbDatabase> database)
@@ -83,13 +86,16 @@ class RocksDbSessions {
   // NotFound if there is no such session.
   absl::StatusOr<Entry> ReadExisting(const rocksdb::ReadOptions& options,
                                      const SessionKey& key);
-  // DataLoss if it is not there, or has another size than its entry says.
+  // DataLoss if it is not there, its file neither, or it has another size than
+  // its entry says.
   absl::StatusOr<std::string> ReadSnapshot(const rocksdb::ReadOptions& options,
                                            const std::string& entry_key,
                                            const Entry& entry,
                                            uint64_t revision);
   absl::StatusOr<std::string> ReadBlob(const rocksdb::ReadOptions& options,
                                        const std::string& key, uint64_t bytes);
+  // Writes what changes this entry.
+  absl::Status Write(const std::string& entry_key, rocksdb::WriteBatch& batch);
   // Adds the entry, and its line in the expiry index in place of the old one.
   void PutEntryInBatch(const std::string& entry_key, const StoredSession* old,
                        const StoredSession& session,
@@ -105,14 +111,17 @@ class RocksDbSessions {
   // and every list.
   void LogDamage(const char* what, const rocksdb::Slice& key,
                  const absl::Status& status);
-  Mutex& Stripe(const std::string& entry_key);
   rocksdb::DB& db() { return database_->db(); }
 
   const std::unique_ptr<RocksDbDatabase> database_;  // synchronises itself
 
-  // Held from reading an entry to writing it, each for its share of the keys.
-  std::array<Mutex, 64> stripes_;
+  // Of entries; held from reading one until it is written. Not mutexes: the
+  // writes that come while one is synced are synced together after it.
+  KeyLocks entry_locks_;
   StoreUsage usage_;  // synchronises itself
+
+  mutable Mutex doubt_mu_;
+  std::set<std::string> in_doubt_ ABSL_GUARDED_BY(doubt_mu_);  // entry keys
 
   Mutex damage_mu_;
   std::set<std::string> damage_logged_ ABSL_GUARDED_BY(damage_mu_);  // keys

@@ -5,7 +5,8 @@
 // own way back, Resume, was tried: version 7.8 gives up on most errors, and
 // waits for ever on some. Opening the database again replays the log and always
 // leads to a known state, or fails and says why. What failed is closed for
-// that, so it is tried only when there is room: a full disk can still be read.
+// that, so it is tried only when a small file can be written and synced: a disk
+// that is full or broken for writing can still be read.
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -62,8 +63,10 @@ absl::Status CheckSpace(const std::string& path) {
 
 class RocksDbStore : public SnapshotStore {
  public:
-  RocksDbStore(std::string path, std::unique_ptr<RocksDbSessions> sessions)
+  RocksDbStore(std::string path, const RocksDbOptions& options,
+               std::unique_ptr<RocksDbSessions> sessions)
       : path_(std::move(path)),
+        options_(options),
         folder_(FolderAt(path_)),
         sessions_(std::move(sessions)) {}
 
@@ -83,22 +86,22 @@ class RocksDbStore : public SnapshotStore {
     return sessions->PutEntry(key, expected_revision, session);
   }
   absl::StatusOr<StoredSession> GetEntry(const SessionKey& key) override {
-    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead, &key));
     return sessions->GetEntry(key);
   }
   absl::Status Get(const SessionKey& key, StoredSession* session,
                    std::string* snapshot) override {
-    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead, &key));
     return sessions->Get(key, session, snapshot);
   }
   absl::StatusOr<std::string> GetSnapshot(const SessionKey& key,
                                           uint64_t revision) override {
-    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead, &key));
     return sessions->GetSnapshot(key, revision);
   }
   absl::StatusOr<std::string> GetOutcome(const SessionKey& key,
                                          uint64_t revision) override {
-    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead));
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kRead, &key));
     return sessions->GetOutcome(key, revision);
   }
   absl::Status Delete(const SessionKey& key) override {
@@ -156,15 +159,18 @@ class RocksDbStore : public SnapshotStore {
   }
 
   // First opens the database anew if it is closed, or if it has failed and is
-  // to be written; waits while another thread does. Unavailable if it cannot
-  // be opened: the next caller tries again.
-  absl::StatusOr<Use> Enter(Access access) {
+  // to be written, or to be read where that write is in doubt; waits while
+  // another thread does. Unavailable if it cannot be opened: the next caller
+  // tries again. `key` is what is to be read, null for more than one session.
+  absl::StatusOr<Use> Enter(Access access, const SessionKey* key = nullptr) {
     MutexLock lock(mu_);
     while (true) {
       if (reopening_) {
         changed_.Wait(mu_);
       } else if (sessions_ == nullptr ||
-                 (access == Access::kWrite && sessions_->failed())) {
+                 (sessions_->failed() &&
+                  (access == Access::kWrite ||
+                   (key != nullptr && sessions_->InDoubt(*key))))) {
         RETURN_IF_ERROR(Reopen());
       } else {
         ++users_;
@@ -182,20 +188,22 @@ class RocksDbStore : public SnapshotStore {
   absl::Status Reopen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     reopening_ = true;
     mu_.Unlock();
-    const absl::Status space = CheckSpace(path_);
+    absl::Status can_write = CheckSpace(path_);
+    if (can_write.ok())
+      can_write = RocksDbDatabase::TryWriting(path_, options_);
     mu_.Lock();
-    if (!space.ok() && sessions_ != nullptr) {
+    if (!can_write.ok() && sessions_ != nullptr) {
       // It can still be read: not given up for an attempt that must fail.
       reopening_ = false;
       changed_.NotifyAll();
-      return space;
+      return can_write;
     }
     while (users_ > 0) changed_.Wait(mu_);
     std::unique_ptr<RocksDbSessions> old = std::move(sessions_);
     mu_.Unlock();
     old.reset();  // gives the database's LOCK back
     absl::StatusOr<std::unique_ptr<RocksDbSessions>> opened =
-        RocksDbSessions::Open(path_);
+        RocksDbSessions::Open(path_, options_);
     mu_.Lock();
     reopening_ = false;
     changed_.NotifyAll();
@@ -206,6 +214,7 @@ class RocksDbStore : public SnapshotStore {
   }
 
   const std::string path_;
+  const RocksDbOptions options_;
   const FolderId folder_;  // that path_ led to when it was opened
   Mutex mu_;
   CondVar changed_;  // users_ became 0, or reopening_ false
@@ -218,10 +227,10 @@ class RocksDbStore : public SnapshotStore {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRocksDbStore(
-    const std::string& path) {
+    const std::string& path, const RocksDbOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<RocksDbSessions> sessions,
-                   RocksDbSessions::Open(path));
-  return std::make_unique<RocksDbStore>(path, std::move(sessions));
+                   RocksDbSessions::Open(path, options));
+  return std::make_unique<RocksDbStore>(path, options, std::move(sessions));
 }
 
 }  // namespace reprise

@@ -13,7 +13,7 @@ namespace {
 constexpr absl::string_view kNoSpaceUrl = "reprise/no_space";
 
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenMemory(
-    const std::string& rest) {
+    const std::string& rest, std::optional<Durability>) {
   if (!rest.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "store: nothing may follow \"memory:\", got \"", rest, "\""));
@@ -22,25 +22,26 @@ absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenMemory(
 }
 
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRocksDb(
-    const std::string& rest) {
+    const std::string& rest, std::optional<Durability> durability) {
   if (rest.empty()) {
     return absl::InvalidArgumentError(
         "store: \"rocksdb:\" must be followed by a path");
   }
-  return OpenRocksDbStore(rest);
+  return OpenRocksDbStore(
+      rest, {.durability = durability.value_or(Durability::kFsync)});
 }
 
 // The three forms of one store's URI.
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRedis(
-    const std::string& rest) {
+    const std::string& rest, std::optional<Durability>) {
   return OpenRedisStore("redis:" + rest);
 }
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRedisTls(
-    const std::string& rest) {
+    const std::string& rest, std::optional<Durability>) {
   return OpenRedisStore("rediss:" + rest);
 }
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRedisUnix(
-    const std::string& rest) {
+    const std::string& rest, std::optional<Durability>) {
   return OpenRedisStore("redis+unix:" + rest);
 }
 
@@ -48,16 +49,31 @@ struct Scheme {
   absl::string_view name;
   absl::string_view form;  // for error messages
   absl::StatusOr<std::unique_ptr<SnapshotStore>> (*open)(
-      const std::string& rest);
+      const std::string& rest, std::optional<Durability> durability);
+  // What an acknowledged write survives; null: as its durability says.
+  const char* survives;
 };
 
+constexpr const char* kAsRedisIsSet =
+    "what Redis is set to survive (appendonly, appendfsync)";
+
 constexpr std::array<Scheme, 5> kSchemes = {{
-    {"memory", "memory:", OpenMemory},
-    {"rocksdb", "rocksdb:PATH", OpenRocksDb},
-    {"redis", "redis://HOST:PORT", OpenRedis},
-    {"rediss", "rediss://HOST:PORT", OpenRedisTls},
-    {"redis+unix", "redis+unix:PATH", OpenRedisUnix},
+    {"memory", "memory:", OpenMemory, "nothing: it is gone with this process"},
+    {"rocksdb", "rocksdb:PATH", OpenRocksDb, nullptr},
+    {"redis", "redis://HOST:PORT", OpenRedis, kAsRedisIsSet},
+    {"rediss", "rediss://HOST:PORT", OpenRedisTls, kAsRedisIsSet},
+    {"redis+unix", "redis+unix:PATH", OpenRedisUnix, kAsRedisIsSet},
 }};
+
+// Null if there is none.
+const Scheme* SchemeOf(const std::string& uri) {
+  const size_t colon = uri.find(':');
+  if (colon == std::string::npos) return nullptr;
+  for (const Scheme& scheme : kSchemes) {
+    if (uri.substr(0, colon) == scheme.name) return &scheme;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -77,17 +93,44 @@ absl::StatusOr<bool> SnapshotStore::DeleteExpired(const SessionKey& key,
 }
 
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(
-    const std::string& uri) {
-  const size_t colon = uri.find(':');
-  std::string forms;
-  for (const Scheme& scheme : kSchemes) {
-    if (colon != std::string::npos && uri.substr(0, colon) == scheme.name) {
-      return scheme.open(uri.substr(colon + 1));
+    const std::string& uri, std::optional<Durability> durability) {
+  const Scheme* const scheme = SchemeOf(uri);
+  if (scheme == nullptr) {
+    std::string forms;
+    for (const Scheme& known : kSchemes) {
+      absl::StrAppend(&forms, forms.empty() ? "" : " or ", known.form);
     }
-    absl::StrAppend(&forms, forms.empty() ? "" : " or ", scheme.form);
+    return absl::InvalidArgumentError(
+        absl::StrCat("store: \"", WithoutPassword(uri), "\" must be ", forms));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("store: \"", WithoutPassword(uri), "\" must be ", forms));
+  if (durability.has_value() && scheme->survives != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("durability: ", DurabilityName(*durability),
+                     " cannot be chosen with a store of ", scheme->name,
+                     ":, where a turn survives ", scheme->survives));
+  }
+  return scheme->open(uri.substr(scheme->name.size() + 1), durability);
+}
+
+std::string WhatSurvives(const std::string& uri,
+                         std::optional<Durability> durability) {
+  const Scheme* const scheme = SchemeOf(uri);
+  if (scheme != nullptr && scheme->survives != nullptr) return scheme->survives;
+  switch (durability.value_or(Durability::kFsync)) {
+    case Durability::kFsync:
+      return "the end of the process and of the machine";
+    case Durability::kAsync:
+      return absl::StrCat(
+          "the end of the process; that of the machine (its power, its "
+          "kernel) takes the last ",
+          kAsyncSyncMs, " ms");
+    case Durability::kNone:
+      break;
+  }
+  return absl::StrCat(
+      "a stop in order (SIGTERM); any other end of the process, or an error "
+      "of the disk, takes the last ",
+      kNoneFlushMs / 1000, " s");
 }
 
 std::string WithoutPassword(const std::string& uri) {

@@ -18,7 +18,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/durability.h"
 #include "server/store/stored_session.h"
+
+namespace rocksdb {
+class Env;
+}  // namespace rocksdb
 
 namespace reprise {
 
@@ -106,10 +111,16 @@ class SnapshotStore {
 };
 
 // Opens the store that `uri` names. InvalidArgument for an unknown scheme
-// (naming those there are); Unavailable if it cannot be opened (in use by
+// (naming those there are), and for a durability, whichever it is, if the store
+// has no choice of its own; Unavailable if it cannot be opened (in use by
 // another process, no permission, damaged).
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(
-    const std::string& uri);
+    const std::string& uri,
+    std::optional<Durability> durability = std::nullopt);
+
+// What a turn survives that was acknowledged by such a store, for the log.
+std::string WhatSurvives(const std::string& uri,
+                         std::optional<Durability> durability);
 
 // The URI as it may be shown: the password in it, if there is one, as ***.
 std::string WithoutPassword(const std::string& uri);
@@ -122,8 +133,14 @@ absl::Status NoSuchSessionError(const SessionKey& key);  // NotFound
 
 // The factories behind the table.
 std::unique_ptr<SnapshotStore> NewMemoryStore();
+struct RocksDbOptions {
+  Durability durability = Durability::kFsync;
+  // Through which it reads and writes; must outlive the store. Null: the
+  // system's own files.
+  rocksdb::Env* env = nullptr;
+};
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRocksDbStore(
-    const std::string& path);
+    const std::string& path, const RocksDbOptions& options = {});
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRedisStore(
     const std::string& uri);
 

@@ -315,6 +315,19 @@ TEST(MainTest, AdviceAboutAStoreFitsTheCause) {
                     HasSubstr("File exists; name a folder, not a file")));
 }
 
+TEST(MainTest, WhatTurnsSurviveIsLoggedAndOnlyPromisedWhereItCanBe) {
+  const TempDir dir;
+  ServerProcess server({kModel, "--store=rocksdb:" + dir.Path("sessions"),
+                        "--durability=async"});
+  ASSERT_TRUE(server.AwaitReady());
+  EXPECT_THAT(server.Log(), AllOf(HasSubstr("turns_survive="),
+                                  HasSubstr("takes the last 100 ms")));
+  ServerProcess memory({kModel, "--store=memory:", "--durability=fsync"});
+  EXPECT_EQ(memory.Wait(), 1);
+  EXPECT_THAT(memory.Log(), HasSubstr("--durability: fsync cannot be chosen "
+                                      "with a store of memory:"));
+}
+
 TEST(MainTest, ALimitOnFilesFailsTurnsAndNothingElse) {
   TempDir dir;
   ServerProcess server({kModel, RocksDb(dir)});

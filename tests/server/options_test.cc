@@ -102,6 +102,14 @@ TEST(OptionsTest, TheContextIsTheModelsUnlessItIsGiven) {
   EXPECT_EQ(ParseOk({}, {{"REPRISE_MAX_CONTEXT", "5"}}).max_context, 5);
 }
 
+TEST(OptionsTest, DurabilityIsTheStoresOwnUnlessItIsGiven) {
+  EXPECT_EQ(ParseOk({}).durability, std::nullopt);
+  EXPECT_EQ(ParseOk({"--durability=fsync"}).durability, Durability::kFsync);
+  EXPECT_EQ(ParseOk({"--durability=async"}).durability, Durability::kAsync);
+  EXPECT_EQ(ParseOk({}, {{"REPRISE_DURABILITY", "none"}}).durability,
+            Durability::kNone);
+}
+
 TEST(OptionsTest, ValueMayFollowAfterABlank) {
   EXPECT_EQ(ParseOk({"--threads", "2", "--log-format", "json"}).log_format,
             LogFormat::kJson);
@@ -247,6 +255,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"--threads=99999999999999999999", "'99999999999999999999'",
                   "0 to 1024"},
         WrongCase{"--weights=int4", "'int4'", "auto|f32|bf16|int8"},
+        WrongCase{"--durability=maybe", "'maybe'", "fsync|async|none"},
         WrongCase{"--packed-cache=/no/such", "'/no/such'",
                   "neither auto nor off nor a folder"},
         WrongCase{"--listen=8980", "'8980'", "HOST:PORT"},
@@ -303,7 +312,9 @@ TEST(OptionsTest, HelpShowsDefaultsGroupsAndAnExample) {
        {"--model", "--listen", "--metrics-listen", "--store", "--weights",
         "--threads", "127.0.0.1:8980", "[10m]", "[1GiB]", "Example",
         "REPRISE_MAX_RUNNING", "Limits of one request", "--max-context",
-        "at most 32768 [0]"}) {
+        "at most 32768 [0]", "fsync|async|none",
+        "fsync: on the disk; nothing is lost", "within\n", "100ms; the end of",
+        "10s; any end but a drain"}) {
     EXPECT_THAT(exit->text, HasSubstr(part));
   }
 }

@@ -1,0 +1,110 @@
+// Snapshots whose file is damaged or gone: they are lost, others are not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "server/store/snapshot_store.h"
+#include "tests/support/temp_dir.h"
+
+namespace reprise {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::unique_ptr<SnapshotStore> OpenUndamaged(const std::string& path) {
+  auto store = OpenRocksDbStore(path);
+  EXPECT_TRUE(store.ok()) << store.status();
+  return *std::move(store);
+}
+
+absl::Status PutRevision(SnapshotStore& store, const std::string& id,
+                         uint64_t revision) {
+  StoredSession session;
+  session.revision = revision;
+  return store
+      .Put({"t", id},
+           revision == 1 ? std::nullopt : std::optional(revision - 1), session,
+           std::string(100'000, id.front()), {})
+      .status();
+}
+
+absl::StatusCode Read(SnapshotStore& store, const std::string& id) {
+  StoredSession session;
+  std::string snapshot;
+  const absl::Status status = store.Get({"t", id}, &session, &snapshot);
+  EXPECT_TRUE(!status.ok() || snapshot == std::string(100'000, id.front()));
+  return status.code();
+}
+
+struct DamageCase {
+  const char* name;
+  void (*damage)(const fs::path& blob_file);
+};
+
+class BlobDamageTest : public ::testing::TestWithParam<DamageCase> {};
+
+TEST_P(BlobDamageTest, IsTheLossOfItsSessionAndOthersAreServed) {
+  const TempDir dir;
+  fs::path oldest;
+  for (const char* id : {"a", "b", "c"}) {
+    ASSERT_TRUE(PutRevision(*OpenUndamaged(dir.Path("db")), id, 1).ok());
+    OpenUndamaged(dir.Path("db"));  // moves it from the log to a blob file
+    for (const auto& file : fs::directory_iterator(dir.Path("db"))) {
+      if (oldest.empty() && file.path().extension() == ".blob") {
+        oldest = file.path();
+      }
+    }
+  }
+  ASSERT_FALSE(oldest.empty());
+  GetParam().damage(oldest);
+
+  ::testing::internal::CaptureStderr();
+  auto store = OpenUndamaged(dir.Path("db"));
+  EXPECT_EQ(Read(*store, "a"), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(store->GetEntry({"t", "a"})->revision, 1u);
+  EXPECT_EQ(store->List("t", "", 10)->size(), 3u);
+  // As many as make several tables and compactions, which rewrite blob files.
+  for (uint64_t revision = 2; revision < 500; ++revision) {
+    for (const char* id : {"b", "c"}) {
+      const absl::Status status = PutRevision(*store, id, revision);
+      ASSERT_TRUE(status.ok()) << revision << ": " << status;
+    }
+  }
+  EXPECT_EQ(Read(*store, "a"), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Read(*store, "b"), absl::StatusCode::kOk);
+  ASSERT_TRUE(store->Delete({"t", "a"}).ok());
+  EXPECT_EQ(Read(*store, "a"), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(PutRevision(*store, "a", 1).ok());
+  store = nullptr;
+  store = OpenUndamaged(dir.Path("db"));
+  for (const char* id : {"a", "b", "c"}) {
+    EXPECT_EQ(Read(*store, id), absl::StatusCode::kOk);
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  if (::testing::Test::HasFailure()) printf("%s\n", log.c_str());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BlobDamageTest,
+    ::testing::Values(
+        DamageCase{"Gone", [](const fs::path& file) { fs::remove(file); }},
+        DamageCase{"Empty",
+                   [](const fs::path& file) { fs::resize_file(file, 0); }},
+        DamageCase{"Cut",
+                   [](const fs::path& file) { fs::resize_file(file, 5000); }},
+        DamageCase{"ABitFlipped",
+                   [](const fs::path& file) {
+                     std::fstream stream(
+                         file, std::ios::binary | std::ios::in | std::ios::out);
+                     stream.seekp(50'000);
+                     stream.put('?');
+                   }}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace reprise
