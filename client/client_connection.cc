@@ -78,7 +78,13 @@ absl::StatusOr<std::shared_ptr<const Connection>> Connections::Get() {
   size_t first = 0;
   {
     MutexLock lock(mu_);
-    if (current_ != nullptr) return current_;
+    // Its server may have gone while nobody called it.
+    if (current_ != nullptr &&
+        current_->channel->GetState(/*try_to_connect=*/false) ==
+            GRPC_CHANNEL_READY) {
+      return current_;
+    }
+    current_.reset();
     first = next_;
   }
   const size_t count = options_.addresses.size();

@@ -69,9 +69,9 @@ class Chat {
       if (context_.terminal.out_closed()) break;
       RETURN_IF_ERROR(context_.terminal.status());
       if (interrupted_) return kInterruptedExitCode;
-      // At a terminal one bad turn is no reason to leave, unless the server is
-      // gone.
-      if (!context_.in_is_terminal || absl::IsUnavailable(status)) {
+      // At a terminal one bad turn is no reason to leave: a server that is gone
+      // may come back, and the session with it.
+      if (!context_.in_is_terminal) {
         RETURN_IF_ERROR(status);
       } else if (!status.ok()) {
         ReportError(status, line_.json, context_.terminal);

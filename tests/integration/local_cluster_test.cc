@@ -116,7 +116,7 @@ class LocalClusterTest : public ::testing::Test {
     Completion completion;
     if (client == nullptr) return completion;
     Cancellation cancellation;
-    v1::GenerateRequest request = SessionRequest(id, "In the beginning", 300);
+    v1::GenerateRequest request = SessionRequest(id, "In the beginning", 2'000);
     int heard = 0;
     const absl::Status status = GenerateResuming(
         *client, request, {.timeout_ms = 60'000},

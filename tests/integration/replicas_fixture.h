@@ -139,6 +139,13 @@ class ReplicasTest : public ::testing::Test {
     return session;
   }
 
+  static int Sessions(const ServerProcess& server) {
+    grpc::ClientContext context;
+    v1::ListSessionsResponse page;
+    EXPECT_TRUE(server.NewSessionsStub()->List(&context, {}, &page).ok());
+    return page.sessions_size();
+  }
+
   RedisServer redis_;
   std::vector<std::unique_ptr<ServerProcess>> replicas_;
   std::unique_ptr<ServerProcess> alone_;

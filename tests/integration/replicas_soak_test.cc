@@ -80,7 +80,7 @@ class ReplicasSoakTest : public ReplicasTest {
     while (Clock::now() < end && !HasFailure()) {
       v1::GenerateRequest request =
           ReplicaTurn(" And " + std::to_string(random() % 100) + " men said,",
-                      100 + static_cast<uint32_t>(random() % 400), random());
+                      100 + static_cast<uint32_t>(random() % 1'000), random());
       request.set_session_id(id);
       const Completion expected = Generate(*alone, request);
       ASSERT_TRUE(expected.status.ok()) << expected.status.error_message();

@@ -12,12 +12,17 @@
 
 #include "tests/integration/replicas_fixture.h"
 #include "tests/support/eventually.h"
+#include "tests/support/tcp_relay.h"
 
 namespace reprise {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// Tokens: enough that a turn is not over before something happens to it, at
+// 5,000 a second.
+constexpr uint32_t kLong = 1'500;
 
 constexpr const char* kTexts[] = {
     "In the beginning God created", " And the earth was without form,",
@@ -78,7 +83,7 @@ TEST_F(ReplicasTest, AKilledServersTurnGoesOnElsewhere) {
   // Messages after which the server is killed; the first is Started.
   for (const int messages : {1, 2, 40, 120}) {
     const v1::GenerateRequest request =
-        ReplicaTurn(kTexts[turn % std::size(kTexts)], 400, turn);
+        ReplicaTurn(kTexts[turn % std::size(kTexts)], kLong, turn);
     ++turn;
     const Completion expected = On(*alone_, request);
     const auto client = Connect(Addresses(turn % kReplicas));
@@ -109,7 +114,7 @@ TEST_F(ReplicasTest, AKilledServersTurnGoesOnElsewhere) {
 }
 
 TEST_F(ReplicasTest, WithoutASessionTooAndForSeveralAnswers) {
-  v1::GenerateRequest request = ReplicaTurn(kTexts[0], 300, 5);
+  v1::GenerateRequest request = ReplicaTurn(kTexts[0], kLong, 5);
   request.clear_session_id();
   request.clear_create_session();
   request.set_n(3);
@@ -143,7 +148,7 @@ TEST_F(ReplicasTest, AServerThatHasToEndKeepsAPartAndTheTurnIsMadeWhole) {
   ASSERT_TRUE(replicas_[0]->AwaitReady());
   On(*replicas_[1], ReplicaTurn(kTexts[0], 20, 1));
   On(*alone_, ReplicaTurn(kTexts[0], 20, 1));
-  const v1::GenerateRequest request = ReplicaTurn(kTexts[1], 400, 2);
+  const v1::GenerateRequest request = ReplicaTurn(kTexts[1], kLong, 2);
   const Completion expected = On(*alone_, request);
   const auto client = Connect(Addresses(0));
   int heard = 0;
@@ -161,6 +166,58 @@ TEST_F(ReplicasTest, AServerThatHasToEndKeepsAPartAndTheTurnIsMadeWhole) {
   // 2 has the part, 3 is 1 again.
   EXPECT_EQ(resumed.finished.at(0).revision(), 4u);
   EXPECT_EQ(resumed.started.revision(), 1u);
+}
+
+// The server lives, and takes the end of the connection for a cancelled call:
+// it keeps what it has streamed, while the client is at another one already.
+TEST_F(ReplicasTest, AConnectionThatBreaksIsNotACancelledTurn) {
+  for (uint64_t turn = 0; turn < 5; ++turn) {
+    const v1::GenerateRequest request = ReplicaTurn(kTexts[turn], kLong, turn);
+    const Completion expected = On(*alone_, request);
+    TcpRelay network(replicas_[0]->grpc_port());
+    const auto client = Connect(network.address() + "," + Address(1));
+    int heard = 0;
+    std::vector<std::string> notices;
+    const Completion resumed = Resuming(
+        *client, request,
+        [&](const v1::GenerateResponse&) {
+          if (++heard == 20) network.Cut();
+        },
+        notices);
+    ExpectSame(resumed, expected);
+    EXPECT_THAT(notices,
+                ElementsAre("the server at " + network.address() +
+                            " went away; continued on " + client->address()));
+    EXPECT_EQ(Get(*replicas_[2], "s").revision(),
+              resumed.finished.at(0).revision());
+  }
+}
+
+TEST_F(ReplicasTest, AnAnswerThatWasLostAfterItsCommitIsToldAgain) {
+  const v1::GenerateRequest request = ReplicaTurn(kTexts[0], kLong, 1);
+  const Completion expected = On(*alone_, request);
+  TcpRelay network(replicas_[0]->grpc_port());
+  const auto client = Connect(network.address() + "," + Address(1));
+  int heard = 0;
+  std::vector<std::string> notices;
+  const Completion resumed = Resuming(
+      *client, request,
+      [&](const v1::GenerateResponse&) {
+        if (++heard != 3) return;
+        network.Hold();
+        EXPECT_TRUE(Eventually(
+            [&] { return Sessions(*replicas_[2]) == 1; }));  // committed
+        network.Cut();
+      },
+      notices);
+  ASSERT_TRUE(resumed.status.ok()) << resumed.status.error_message();
+  EXPECT_EQ(notices.size(), 1u);
+  EXPECT_EQ(resumed.text, expected.text);
+  EXPECT_EQ(resumed.token_ids, expected.token_ids);
+  EXPECT_LT(resumed.logprobs.size(), expected.logprobs.size());
+  EXPECT_TRUE(expected.logprobs.starts_with(resumed.logprobs));
+  EXPECT_EQ(resumed.finished.at(0).revision(), 1u);
+  EXPECT_EQ(Get(*replicas_[2], "s").revision(), 1u);  // and only once
 }
 
 TEST_F(ReplicasTest, OfTwoThatRaceOneCommits) {
@@ -200,7 +257,7 @@ TEST_F(ReplicasTest, AServerThatWasStoppedCannotCommitOverNewerWork) {
   On(*replicas_[0], first);
   On(*alone_, first);
   // Replica 0 stops in the middle of a turn, with the session in a slot.
-  const v1::GenerateRequest lost = ReplicaTurn(kTexts[1], 400, 2);
+  const v1::GenerateRequest lost = ReplicaTurn(kTexts[1], kLong, 2);
   const auto stub = replicas_[0]->NewStub();
   grpc::ClientContext context;
   auto reader = stub->Generate(&context, lost);
@@ -230,7 +287,7 @@ TEST_F(ReplicasTest, AServerThatWasStoppedCannotCommitOverNewerWork) {
 
 // The client finds a stopped server out, and has the turn made elsewhere.
 TEST_F(ReplicasTest, AStoppedServersTurnGoesOnElsewhere) {
-  const v1::GenerateRequest request = ReplicaTurn(kTexts[0], 400, 1);
+  const v1::GenerateRequest request = ReplicaTurn(kTexts[0], kLong, 1);
   const Completion expected = On(*alone_, request);
   const auto client = Connect(Addresses(0));
   int heard = 0;
@@ -249,9 +306,15 @@ TEST_F(ReplicasTest, AStoppedServersTurnGoesOnElsewhere) {
                           client->address()));
   replicas_[0]->Signal(SIGCONT);
   const v1::GenerateRequest next = ReplicaTurn(kTexts[3], 20, 4);
-  const Completion after = On(*replicas_[0], next);
+  Completion after;
+  // It ends the turn that nobody listens to first.
+  EXPECT_TRUE(Eventually([&] {
+    after = On(*replicas_[0], next);
+    return after.status.error_code() != grpc::StatusCode::ABORTED;
+  })) << after.status.error_message();
   ExpectSame(after, On(*alone_, next));
-  EXPECT_EQ(after.finished.at(0).revision(), 2u);
+  ASSERT_EQ(after.finished.size(), 1u);
+  EXPECT_EQ(after.finished[0].revision(), 2u);
 }
 
 TEST_F(ReplicasTest, WithoutRedisTurnsAreRefusedUntilItIsBack) {
@@ -283,7 +346,7 @@ TEST_F(ReplicasTest, WithoutRedisTurnsAreRefusedUntilItIsBack) {
 TEST_F(ReplicasTest, ATurnWhoseStoreWentAwayIsMadeWhenItIsBack) {
   const v1::GenerateRequest first = ReplicaTurn(kTexts[0], 20, 1);
   ExpectSame(On(*replicas_[0], first), On(*alone_, first));
-  const v1::GenerateRequest request = ReplicaTurn(kTexts[1], 200, 2);
+  const v1::GenerateRequest request = ReplicaTurn(kTexts[1], kLong, 2);
   const Completion expected = On(*alone_, request);
   const auto client = Connect(Addresses(0));
   bool restarted = false;
