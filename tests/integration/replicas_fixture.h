@@ -13,6 +13,8 @@
 
 #include "client/client.h"
 #include "client/client_resume.h"
+#include "tests/integration/replica_turn.h"
+#include "tests/support/free_port.h"
 #include "tests/support/generate_call.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/server_process.h"
@@ -24,27 +26,13 @@ inline constexpr int kReplicas = 3;
 // Soon: a test does not wait for what people would wait for.
 inline constexpr int64_t kReplicaKeepaliveMs = 1'000;
 
-// Draws, and depends on all that a session remembers: its random numbers and
-// its penalties.
-inline v1::GenerateRequest ReplicaTurn(const std::string& text, uint32_t tokens,
-                                       uint64_t seed) {
-  v1::GenerateRequest request = SessionRequest("s", text, tokens);
-  request.mutable_sampling()->set_seed(seed);
-  request.mutable_sampling()->set_temperature(1.2F);
-  request.mutable_sampling()->set_presence_penalty(0.5F);
-  request.mutable_sampling()->set_frequency_penalty(0.2F);
-  request.mutable_sampling()->set_penalty_decay(0.99F);
-  request.mutable_output()->set_logprobs(3);
-  return request;
-}
-
 class ReplicasTest : public ::testing::Test {
  protected:
   using OnMessage = std::function<void(const v1::GenerateResponse&)>;
 
   void SetUp() override {
     for (int i = 0; i < kReplicas; ++i) {
-      replicas_.push_back(NewServer(redis_.Uri()));
+      replicas_.push_back(NewServer(redis_.Uri(), {OnPort(LastingPort())}));
     }
     alone_ = NewServer("memory:");
     for (const auto& replica : replicas_) ASSERT_TRUE(replica->AwaitReady());
@@ -59,9 +47,14 @@ class ReplicasTest : public ::testing::Test {
     return std::make_unique<ServerProcess>(std::move(arguments));
   }
 
+  static std::string OnPort(int port) {
+    return "--listen=127.0.0.1:" + std::to_string(port);
+  }
+
   // A new process in the place of one that was killed.
   void Replace(size_t replica) {
-    replicas_[replica] = NewServer(redis_.Uri());
+    const int port = replicas_[replica]->grpc_port();
+    replicas_[replica] = NewServer(redis_.Uri(), {OnPort(port)});
     ASSERT_TRUE(replicas_[replica]->AwaitReady());
   }
 
@@ -115,17 +108,6 @@ class ReplicasTest : public ::testing::Test {
   static Completion On(const ServerProcess& server,
                        const v1::GenerateRequest& request) {
     return Generate(*server.NewStub(), request);
-  }
-
-  static void ExpectSame(const Completion& some, const Completion& expected) {
-    EXPECT_TRUE(some.status.ok()) << some.status.error_message();
-    EXPECT_EQ(some.token_ids, expected.token_ids);
-    EXPECT_EQ(some.text, expected.text);
-    EXPECT_EQ(some.logprobs, expected.logprobs);
-    EXPECT_EQ(some.started.seed(), expected.started.seed());
-    EXPECT_EQ(some.started.prompt_tokens(), expected.started.prompt_tokens());
-    ASSERT_EQ(some.finished.size(), 1u);
-    EXPECT_EQ(some.finished[0].reason(), expected.finished.at(0).reason());
   }
 
   static v1::Session Get(const ServerProcess& server, const std::string& id) {

@@ -35,17 +35,13 @@ class ReplicasSoakTest : public ReplicasTest {
  protected:
   using Clock = std::chrono::steady_clock;
 
-  // Addresses in a random order. Ports change with every new process.
-  std::string ShuffledAddresses(std::mt19937_64& random) {
-    std::vector<int> ports;
-    {
-      MutexLock lock(mu_);
-      ports = ports_;
-    }
-    std::shuffle(ports.begin(), ports.end(), random);
+  // In a random order. They stay when their servers are replaced.
+  std::string ShuffledAddresses(std::mt19937_64& random) const {
+    std::vector<std::string> addresses = addresses_;
+    std::shuffle(addresses.begin(), addresses.end(), random);
     std::string all;
-    for (const int port : ports) {
-      all += (all.empty() ? "" : ",") + ("127.0.0.1:" + std::to_string(port));
+    for (const std::string& address : addresses) {
+      all += (all.empty() ? "" : ",") + address;
     }
     return all;
   }
@@ -53,7 +49,7 @@ class ReplicasSoakTest : public ReplicasTest {
   void Trouble(Clock::time_point end) {
     std::mt19937_64 random(SoakSeed());
     while (Clock::now() < end) {
-      Sleep(50 + random() % 300);
+      Sleep(100 + random() % 600);
       const size_t victim = random() % kReplicas;
       if (random() % 2 == 0) {
         replicas_[victim]->Signal(SIGSTOP);
@@ -65,8 +61,6 @@ class ReplicasSoakTest : public ReplicasTest {
         EXPECT_EQ(replicas_[victim]->Wait(), 128 + SIGKILL);
         Replace(victim);
         ++kills_;
-        MutexLock lock(mu_);
-        ports_[victim] = replicas_[victim]->grpc_port();
       }
     }
   }
@@ -117,19 +111,16 @@ class ReplicasSoakTest : public ReplicasTest {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
   }
 
+  std::vector<std::string> addresses_;
   Mutex mu_;
-  std::vector<int> ports_ ABSL_GUARDED_BY(mu_);
   std::vector<uint64_t> revisions_ ABSL_GUARDED_BY(mu_) =
       std::vector<uint64_t>(kSessions);
   std::atomic<int> turns_{0}, resumed_{0}, recorded_{0}, stops_{0}, kills_{0};
 };
 
 TEST_F(ReplicasSoakTest, ConversationsSurviveWhatHappensToTheServers) {
-  {
-    MutexLock lock(mu_);
-    for (const auto& replica : replicas_) {
-      ports_.push_back(replica->grpc_port());
-    }
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    addresses_.push_back(Address(i));
   }
   const auto end = Clock::now() + std::chrono::seconds(SoakSeconds());
   std::vector<std::thread> threads;

@@ -194,7 +194,10 @@ TEST_F(ReplicasTest, AConnectionThatBreaksIsNotACancelledTurn) {
 }
 
 TEST_F(ReplicasTest, AnAnswerThatWasLostAfterItsCommitIsToldAgain) {
-  const v1::GenerateRequest request = ReplicaTurn(kTexts[0], kLong, 1);
+  v1::GenerateRequest request = ReplicaTurn(kTexts[0], kLong, 1);
+  // What is recorded. And the rest of the answer fits into HTTP/2's window, so
+  // that the server is done with it while nobody reads.
+  request.mutable_output()->clear_logprobs();
   const Completion expected = On(*alone_, request);
   TcpRelay network(replicas_[0]->grpc_port());
   const auto client = Connect(network.address() + "," + Address(1));
@@ -210,12 +213,8 @@ TEST_F(ReplicasTest, AnAnswerThatWasLostAfterItsCommitIsToldAgain) {
         network.Cut();
       },
       notices);
-  ASSERT_TRUE(resumed.status.ok()) << resumed.status.error_message();
+  ExpectSame(resumed, expected);
   EXPECT_EQ(notices.size(), 1u);
-  EXPECT_EQ(resumed.text, expected.text);
-  EXPECT_EQ(resumed.token_ids, expected.token_ids);
-  EXPECT_LT(resumed.logprobs.size(), expected.logprobs.size());
-  EXPECT_TRUE(expected.logprobs.starts_with(resumed.logprobs));
   EXPECT_EQ(resumed.finished.at(0).revision(), 1u);
   EXPECT_EQ(Get(*replicas_[2], "s").revision(), 1u);  // and only once
 }

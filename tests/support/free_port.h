@@ -8,6 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <random>
+
 namespace reprise {
 
 // One of 127.0.0.1 that is free now. Another program may take it before it is
@@ -22,6 +25,24 @@ inline int FreePort() {
   EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
   close(fd);
   return ntohs(address.sin_port);
+}
+
+// The same, from where the system takes none for outgoing connections: it can
+// be listened on again and again.
+inline int LastingPort() {
+  std::random_device random;
+  while (true) {
+    const int port = 20'000 + static_cast<int>(random() % 12'000);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    const bool free =
+        bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    close(fd);
+    if (free) return port;
+  }
 }
 
 // Whether something listens there.
