@@ -45,8 +45,7 @@ class ResumingCall {
         on_message_(on_message),
         on_notice_(on_notice),
         cancellation_(cancellation),
-        replay_(std::max<uint32_t>(request_.n(), 1)),
-        last_heard_ms_(NowMs()) {
+        replay_(std::max<uint32_t>(request_.n(), 1)) {
     if (!request_.sampling().has_seed()) {
       request_.mutable_sampling()->set_seed(Draw());
     }
@@ -105,7 +104,6 @@ class ResumingCall {
       lost_.clear();
     }
     heard_now_ = true;
-    last_heard_ms_ = NowMs();
     asked_again_ = false;
     // We did not cancel, so a server did that has to end.
     if (message.has_finished() &&
@@ -152,7 +150,9 @@ class ResumingCall {
   }
 
   absl::Status NextAttempt(const absl::Status& status) {
-    const int64_t left_ms = last_heard_ms_ + options_.timeout_ms - NowMs();
+    // Not since the last message: that a server is silent is noticed late.
+    if (heard_now_ || attempts_ == 0) lost_at_ms_ = NowMs();
+    const int64_t left_ms = lost_at_ms_ + options_.timeout_ms - NowMs();
     if (servers_lost_ >= kMostServersLost) {
       return absl::Status(
           status.code(),
@@ -221,7 +221,7 @@ class ResumingCall {
   const OnNotice on_notice_;
   Cancellation& cancellation_;
   AnswerReplay replay_;
-  int64_t last_heard_ms_;
+  int64_t lost_at_ms_ = 0;  // when the last server that said something was lost
   // Of the session before the turn, once it is known.
   std::optional<uint64_t> revision_;
   std::string address_;       // of the last attempt

@@ -14,8 +14,8 @@
 namespace reprise {
 
 struct ResumeOptions {
-  // How long a turn whose server went away is tried again, since the last
-  // message that was heard of it. 0: not at all.
+  // How long a turn whose server went away is tried again, from when that was
+  // noticed. 0: not at all.
   int64_t timeout_ms = 20'000;
 };
 

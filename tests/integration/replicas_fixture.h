@@ -76,10 +76,12 @@ class ReplicasTest : public ::testing::Test {
     return i;
   }
 
-  static std::unique_ptr<Client> Connect(const std::string& addresses) {
+  static std::unique_ptr<Client> Connect(
+      const std::string& addresses,
+      int64_t keepalive_ms = kReplicaKeepaliveMs) {
     auto client = Client::Connect({.address = addresses,
                                    .connect_timeout_ms = 60'000,
-                                   .keepalive_ms = kReplicaKeepaliveMs});
+                                   .keepalive_ms = keepalive_ms});
     EXPECT_TRUE(client.ok()) << client.status();
     return client.ok() ? *std::move(client) : nullptr;
   }
@@ -87,11 +89,12 @@ class ReplicasTest : public ::testing::Test {
   // The turn through the client library; `on_message` may be empty.
   Completion Resuming(Client& client, const v1::GenerateRequest& request,
                       const OnMessage& on_message,
-                      std::vector<std::string>& notices) {
+                      std::vector<std::string>& notices,
+                      int64_t timeout_ms = 60'000) {
     Completion completion;
     Cancellation cancellation;
     const absl::Status status = GenerateResuming(
-        client, request, {.timeout_ms = 60'000},
+        client, request, {.timeout_ms = timeout_ms},
         [&](const v1::GenerateResponse& message) {
           AddMessage(message, completion);
           if (on_message) on_message(message);

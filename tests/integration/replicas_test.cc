@@ -200,7 +200,9 @@ TEST_F(ReplicasTest, AnAnswerThatWasLostAfterItsCommitIsToldAgain) {
   request.mutable_output()->clear_logprobs();
   const Completion expected = On(*alone_, request);
   TcpRelay network(replicas_[0]->grpc_port());
-  const auto client = Connect(network.address() + "," + Address(1));
+  // One that does not give the silent connection up by itself.
+  const auto client = Connect(network.address() + "," + Address(1),
+                              /*keepalive_ms=*/3'600'000);
   int heard = 0;
   std::vector<std::string> notices;
   const Completion resumed = Resuming(
@@ -296,7 +298,8 @@ TEST_F(ReplicasTest, AStoppedServersTurnGoesOnElsewhere) {
       [&](const v1::GenerateResponse&) {
         if (++heard == 20) replicas_[0]->Signal(SIGSTOP);
       },
-      notices);
+      // Less than it takes to notice: that does not count.
+      notices, /*timeout_ms=*/kReplicaKeepaliveMs);
   ExpectSame(resumed, expected);
   EXPECT_EQ(resumed.finished.at(0).revision(), 1u);
   EXPECT_THAT(notices,
