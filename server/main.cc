@@ -52,9 +52,10 @@ namespace reprise {
 namespace {
 
 // Threads that wait for the store, and threads that turn text into tokens: long
-// texts must not hold up commits. More would only compete with the engine for
-// the cores.
-constexpr int kStoreThreads = 4;
+// texts must not hold up commits. The first wait for a disk, which syncs what
+// has come together by then: as many commits as there are threads. More of the
+// second would only compete with the engine for the cores.
+constexpr int kStoreThreads = 16;
 constexpr int kTextThreads = 2;
 
 constexpr const char* kModelAdvice =

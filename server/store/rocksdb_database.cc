@@ -88,6 +88,9 @@ rocksdb::DBOptions DatabaseOptions(
   // small ones would keep it for ever.
   options.max_total_wal_size = 64 << 20;
   options.max_open_files = 256;
+  // With its 16, a limit of memory (ulimit -v) that one of these threads meets
+  // ends the process.
+  options.max_file_opening_threads = 1;
   // One flush and one compaction at a time: the engine wants the cores.
   options.max_background_jobs = 2;
   options.stats_dump_period_sec = 0;

@@ -117,7 +117,7 @@ int Run(int argc, char** argv) {
   std::printf("%-10s %8s %10s %8s %8s %8s\n", "durability", "sessions",
               "commits/s", "p50", "p99", "max");
   for (const Durability durability : kDurabilities) {
-    for (const int sessions : {1, 8, 32}) {
+    for (const int sessions : {1, 4, 8, 32}) {
       Measure(durability, sessions, options);
     }
   }
