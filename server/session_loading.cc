@@ -90,9 +90,9 @@ absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Load(
   const SessionKey& key = claim.key();
   absl::StatusOr<Snapshot> snapshot = FindSnapshot(key, /*in_memory=*/true);
   if (snapshot.ok() && Expired(snapshot->stored)) {
-    ASSIGN_OR_RETURN(const bool deleted, DeleteExpired(key));
-    snapshot = deleted ? NoSuchSessionError(key)
-                       : FindSnapshot(key, /*in_memory=*/false);
+    ASSIGN_OR_RETURN(const int64_t deleted, DeleteExpired({&key, 1}));
+    snapshot = deleted == 1 ? NoSuchSessionError(key)
+                            : FindSnapshot(key, /*in_memory=*/false);
   }
   if (absl::IsNotFound(snapshot.status()) && acquire.create) {
     return StartNew(claim, acquire);

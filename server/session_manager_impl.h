@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -82,8 +83,7 @@ struct SessionManager::Impl {
   // and num_stored counts them, so that no more follow.
   absl::Status CheckRoomForOne() const;
   // ResourceExhausted if the tenant has all the bytes that it may have or, for
-  // a new session, sessions. Nothing is reserved, as above. Errors of the
-  // store.
+  // a new session, sessions. Reserves nothing either. Errors of the store.
   absl::Status CheckQuota(const std::string& tenant, bool new_session);
   absl::StatusOr<SessionInfo> PutNew(const SessionKey& key,
                                      StoredSession stored,
@@ -97,9 +97,9 @@ struct SessionManager::Impl {
                                     std::optional<int64_t> ttl_ms);
   void SuspendIdle();
   absl::Status DeleteAllExpired();
-  absl::StatusOr<bool> DeleteExpired(const SessionKey& key);
-  // Deletes the claimed session, resident or not, if it has expired, and
-  // returns whether it had. Errors of the store's Delete.
+  absl::StatusOr<int64_t> DeleteExpired(std::span<const SessionKey> keys);
+  absl::StatusOr<int64_t> DeletePage(std::span<const SessionKey> keys);
+  // Deletes the claimed session if it has expired. The store's errors.
   absl::StatusOr<bool> DropIfExpired(SessionClaim& claim);
   bool Expired(const StoredSession& stored) const;
   SessionPlace Place(const SessionKey& key) const;

@@ -1,4 +1,5 @@
 // What the Sessions service asks for, and what happens to idle sessions.
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -269,15 +270,21 @@ absl::StatusOr<SessionInfo> SessionManager::Touch(
 
 // ---- Time passes ------------------------------------------------------------
 
-// The caller has claimed the session. False if another server has used it
-// meanwhile, or deleted it.
-absl::StatusOr<bool> SessionManager::Impl::DeleteExpired(
-    const SessionKey& key) {
-  cache.Erase(key);
-  const absl::StatusOr<bool> deleted = store.DeleteExpired(key, clock.UnixMs());
-  if (deleted.ok() && !*deleted) return false;
-  if (deleted.ok()) --num_stored;
-  metrics.CountSessionOp(SessionOp::kExpire, deleted.ok());
+// The caller has claimed the sessions. Returns how many were deleted: another
+// server may have used one meanwhile, or deleted it.
+absl::StatusOr<int64_t> SessionManager::Impl::DeleteExpired(
+    std::span<const SessionKey> keys) {
+  for (const SessionKey& key : keys) cache.Erase(key);
+  const absl::StatusOr<int64_t> deleted =
+      store.DeleteExpired(keys, clock.UnixMs());
+  if (!deleted.ok()) {
+    metrics.CountSessionOp(SessionOp::kExpire, /*ok=*/false);
+    return deleted;
+  }
+  num_stored -= *deleted;
+  for (int64_t i = 0; i < *deleted; ++i) {
+    metrics.CountSessionOp(SessionOp::kExpire, /*ok=*/true);
+  }
   return deleted;
 }
 
@@ -289,7 +296,8 @@ absl::StatusOr<bool> SessionManager::Impl::DropIfExpired(SessionClaim& claim) {
   if (!stored.ok() || !Expired(*stored)) return false;
   claim.slot = StateSlot();
   claim.stored.reset();
-  return DeleteExpired(claim.key());
+  ASSIGN_OR_RETURN(const int64_t deleted, DeleteExpired({&claim.key(), 1}));
+  return deleted == 1;
 }
 
 void SessionManager::Impl::SuspendIdle() {
@@ -308,24 +316,36 @@ absl::Status SessionManager::Impl::DeleteAllExpired() {
   const int64_t page = options.num_slots + 256;
   int64_t deleted = 1;
   while (deleted > 0) {
-    deleted = 0;
-    ASSIGN_OR_RETURN(const std::vector<SessionKey> keys,
+    ASSIGN_OR_RETURN(std::vector<SessionKey> keys,
                      store.ListExpired(clock.UnixMs(), page));
-    for (const SessionKey& key : keys) {
-      absl::StatusOr<SessionClaim> claim = table.Claim(key, ClaimFor::kUpkeep);
-      if (!claim.ok()) continue;
-      // It may have been used since it was listed; a damaged one goes.
-      const absl::StatusOr<StoredSession> stored = store.GetEntry(key);
-      if (stored.ok() ? Expired(*stored) : absl::IsDataLoss(stored.status())) {
-        claim->slot = StateSlot();
-        ASSIGN_OR_RETURN(const bool gone, DeleteExpired(key));
-        deleted += gone ? 1 : 0;
-      } else if (claim->slot) {
-        table.MakeResident(*std::move(claim));
-      }
-    }
+    // Whoever claims several does it in this order, or two would wait for each
+    // other.
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    ASSIGN_OR_RETURN(deleted, DeletePage(keys));
   }
   return absl::OkStatus();
+}
+
+// In one write of the store's: many may have come to their end together.
+absl::StatusOr<int64_t> SessionManager::Impl::DeletePage(
+    std::span<const SessionKey> keys) {
+  std::vector<SessionClaim> claims;
+  std::vector<SessionKey> expired;
+  for (const SessionKey& key : keys) {
+    absl::StatusOr<SessionClaim> claim = table.Claim(key, ClaimFor::kUpkeep);
+    if (!claim.ok()) continue;
+    // It may have been used since it was listed; a damaged one goes.
+    const absl::StatusOr<StoredSession> stored = store.GetEntry(key);
+    if (stored.ok() ? Expired(*stored) : absl::IsDataLoss(stored.status())) {
+      claim->slot = StateSlot();
+      expired.push_back(key);
+      claims.push_back(*std::move(claim));
+    } else if (claim->slot) {
+      table.MakeResident(*std::move(claim));
+    }
+  }
+  return DeleteExpired(expired);
 }
 
 void SessionManager::Sweep() {

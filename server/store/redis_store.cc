@@ -150,25 +150,14 @@ class RedisStore : public SnapshotStore {
     return NoSuchSessionError(key);
   }
 
-  absl::StatusOr<bool> DeleteExpired(const SessionKey& key,
-                                     int64_t unix_ms) override {
-    for (int i = 0; i < kMostTries; ++i) {
-      const absl::StatusOr<Entry> entry = ReadEntry(key);
-      if (absl::IsDataLoss(entry.status())) {
-        RETURN_IF_ERROR(RunDelete(kRedisDeleteAny, key, "").status());
-        return true;
-      }
-      RETURN_IF_ERROR(entry.status());
-      if (!entry->session.has_value()) return false;
-      if (!HasExpired(*entry->session, unix_ms)) return false;
-      ASSIGN_OR_RETURN(const RedisClient::Replies replies,
-                       RunDelete(kRedisDeleteSeen, key, entry->bytes));
-      const RedisReply& reply = replies.list[0];
-      if (reply.kind == RedisReply::Kind::kInteger) {
-        return reply.integer == 1 || replies.repeated;
-      }
+  absl::StatusOr<int64_t> DeleteExpired(std::span<const SessionKey> keys,
+                                        int64_t unix_ms) override {
+    int64_t deleted = 0;
+    for (const SessionKey& key : keys) {
+      ASSIGN_OR_RETURN(const bool gone, DeleteIfExpired(key, unix_ms));
+      deleted += gone ? 1 : 0;
     }
-    return false;  // somebody uses it
+    return deleted;
   }
 
   absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
@@ -243,6 +232,26 @@ class RedisStore : public SnapshotStore {
   }
 
  private:
+  absl::StatusOr<bool> DeleteIfExpired(const SessionKey& key, int64_t unix_ms) {
+    for (int i = 0; i < kMostTries; ++i) {
+      const absl::StatusOr<Entry> entry = ReadEntry(key);
+      if (absl::IsDataLoss(entry.status())) {
+        RETURN_IF_ERROR(RunDelete(kRedisDeleteAny, key, "").status());
+        return true;
+      }
+      RETURN_IF_ERROR(entry.status());
+      if (!entry->session.has_value()) return false;
+      if (!HasExpired(*entry->session, unix_ms)) return false;
+      ASSIGN_OR_RETURN(const RedisClient::Replies replies,
+                       RunDelete(kRedisDeleteSeen, key, entry->bytes));
+      const RedisReply& reply = replies.list[0];
+      if (reply.kind == RedisReply::Kind::kInteger) {
+        return reply.integer == 1 || replies.repeated;
+      }
+    }
+    return false;  // somebody uses it
+  }
+
   // An entry as it lies there, and what it says; none if there is none.
   struct Entry {
     std::string bytes;

@@ -3,6 +3,7 @@
 #include <rocksdb/snapshot.h>
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -164,12 +165,12 @@ absl::StatusOr<std::string> RocksDbSessions::GetOutcome(const SessionKey& key,
 
 // ---- Writing ----------------------------------------------------------------
 
-absl::Status RocksDbSessions::Write(const std::string& entry_key,
+absl::Status RocksDbSessions::Write(std::span<const std::string> entry_keys,
                                     rocksdb::WriteBatch& batch) {
   const absl::Status status = database_->Write(batch);
   if (!status.ok()) {
     MutexLock lock(doubt_mu_);
-    in_doubt_.insert(entry_key);
+    in_doubt_.insert(entry_keys.begin(), entry_keys.end());
   }
   return status;
 }
@@ -243,7 +244,7 @@ absl::StatusOr<StoredSession> RocksDbSessions::Put(
     batch.Put(database_->snapshots(), OutcomeKey(entry_key),
               ToSlice(options.outcome));
   }
-  RETURN_IF_ERROR(Write(entry_key, batch));
+  RETURN_IF_ERROR(Write({&entry_key, 1}, batch));
   usage_.Change(key.tenant, old, &now);
   return now;
 }
@@ -264,7 +265,7 @@ absl::Status RocksDbSessions::PutEntry(const SessionKey& key,
   rocksdb::WriteBatch batch;
   RETURN_IF_ERROR(DropInBatch(entry_key, *old, now, batch));
   PutEntryInBatch(entry_key, &old->session, now, batch);
-  return Write(entry_key, batch);
+  return Write({&entry_key, 1}, batch);
 }
 
 absl::Status RocksDbSessions::Delete(const SessionKey& key) {
@@ -275,8 +276,47 @@ absl::Status RocksDbSessions::Delete(const SessionKey& key) {
   // A damaged one can go; ListExpired drops its line of the index.
   if (!old.ok() && !absl::IsDataLoss(old.status())) return old.status();
   if (old.ok() && !old->has_value()) return NoSuchSessionError(key);
-  const StoredSession session = old.ok() ? (*old)->session : StoredSession();
   rocksdb::WriteBatch batch;
+  const StoredSession session = DeleteInBatch(entry_key, old, batch);
+  RETURN_IF_ERROR(Write({&entry_key, 1}, batch));
+  usage_.Change(key.tenant, &session, /*now=*/nullptr);
+  return absl::OkStatus();
+}
+
+// Synced once, and not once for each session.
+absl::StatusOr<int64_t> RocksDbSessions::DeleteExpired(
+    std::span<const SessionKey> keys, int64_t unix_ms) {
+  // Each once, and all callers in one order, or two would wait for each other.
+  const std::set<SessionKey> sorted(keys.begin(), keys.end());
+  std::deque<KeyLocks::Hold> holds;
+  std::vector<std::string> entry_keys;
+  std::vector<std::pair<std::string, StoredSession>> deleted;  // with tenants
+  rocksdb::WriteBatch batch;
+  for (const SessionKey& key : sorted) {
+    const std::string entry_key = EntryKey(key);
+    holds.emplace_back(entry_locks_, entry_key);
+    const absl::StatusOr<std::optional<Entry>> old =
+        ReadEntry(rocksdb::ReadOptions(), entry_key);
+    if (!old.ok() && !absl::IsDataLoss(old.status())) return old.status();
+    if (old.ok() && !old->has_value()) continue;
+    if (old.ok() && !HasExpired((*old)->session, unix_ms)) continue;
+    deleted.emplace_back(key.tenant, DeleteInBatch(entry_key, old, batch));
+    entry_keys.push_back(entry_key);
+  }
+  if (deleted.empty()) return 0;
+  RETURN_IF_ERROR(Write(entry_keys, batch));
+  for (const auto& [tenant, session] : deleted) {
+    usage_.Change(tenant, &session, /*now=*/nullptr);
+  }
+  return std::ssize(deleted);
+}
+
+// Returns what was known of the session: nothing, if its entry is damaged.
+StoredSession RocksDbSessions::DeleteInBatch(
+    const std::string& entry_key,
+    const absl::StatusOr<std::optional<Entry>>& old,
+    rocksdb::WriteBatch& batch) {
+  const StoredSession session = old.ok() ? (*old)->session : StoredSession();
   batch.Delete(database_->entries(), entry_key);
   if (old.ok()) {
     DeleteBlobsInBatch(entry_key, **old, batch);
@@ -289,9 +329,7 @@ absl::Status RocksDbSessions::Delete(const SessionKey& key) {
     batch.Delete(database_->expiry(),
                  ExpiryKey(session.expires_unix_ms, entry_key));
   }
-  RETURN_IF_ERROR(Write(entry_key, batch));
-  usage_.Change(key.tenant, &session, /*now=*/nullptr);
-  return absl::OkStatus();
+  return session;
 }
 
 void RocksDbSessions::DeleteBlobsInBatch(const std::string& entry_key,

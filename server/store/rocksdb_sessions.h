@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,8 @@ class RocksDbSessions {
   absl::StatusOr<std::string> GetOutcome(const SessionKey& key,
                                          uint64_t revision);
   absl::Status Delete(const SessionKey& key);
+  absl::StatusOr<int64_t> DeleteExpired(std::span<const SessionKey> keys,
+                                        int64_t unix_ms);
   absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
                                                   std::string_view after,
                                                   int64_t limit);
@@ -94,8 +97,9 @@ class RocksDbSessions {
                                            uint64_t revision);
   absl::StatusOr<std::string> ReadBlob(const rocksdb::ReadOptions& options,
                                        const std::string& key, uint64_t bytes);
-  // Writes what changes this entry.
-  absl::Status Write(const std::string& entry_key, rocksdb::WriteBatch& batch);
+  // Writes what changes these entries.
+  absl::Status Write(std::span<const std::string> entry_keys,
+                     rocksdb::WriteBatch& batch);
   // Adds the entry, and its line in the expiry index in place of the old one.
   void PutEntryInBatch(const std::string& entry_key, const StoredSession* old,
                        const StoredSession& session,
@@ -104,6 +108,9 @@ class RocksDbSessions {
   absl::Status DropInBatch(const std::string& entry_key, const Entry& old,
                            const StoredSession& now,
                            rocksdb::WriteBatch& batch);
+  StoredSession DeleteInBatch(const std::string& entry_key,
+                              const absl::StatusOr<std::optional<Entry>>& old,
+                              rocksdb::WriteBatch& batch);
   void DeleteBlobsInBatch(const std::string& entry_key, const Entry& old,
                           rocksdb::WriteBatch& batch);
   absl::StatusOr<bool> PassOverExpiry(const std::string& expiry_key);

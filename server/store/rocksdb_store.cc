@@ -108,6 +108,11 @@ class RocksDbStore : public SnapshotStore {
     ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kWrite));
     return sessions->Delete(key);
   }
+  absl::StatusOr<int64_t> DeleteExpired(std::span<const SessionKey> keys,
+                                        int64_t unix_ms) override {
+    ASSIGN_OR_RETURN(const Use sessions, Enter(Access::kWrite));
+    return sessions->DeleteExpired(keys, unix_ms);
+  }
   absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
                                                   std::string_view after,
                                                   int64_t limit) override {

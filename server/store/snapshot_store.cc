@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/status_macros.h"
 
 namespace reprise {
 namespace {
@@ -78,18 +79,22 @@ const Scheme* SchemeOf(const std::string& uri) {
 }  // namespace
 
 // For stores of one process, where the caller alone works on the session.
-absl::StatusOr<bool> SnapshotStore::DeleteExpired(const SessionKey& key,
-                                                  int64_t unix_ms) {
-  const absl::StatusOr<StoredSession> session = GetEntry(key);
-  if (absl::IsNotFound(session.status())) return false;
-  if (!session.ok() && !absl::IsDataLoss(session.status())) {
-    return session.status();
+absl::StatusOr<int64_t> SnapshotStore::DeleteExpired(
+    std::span<const SessionKey> keys, int64_t unix_ms) {
+  int64_t deleted = 0;
+  for (const SessionKey& key : keys) {
+    const absl::StatusOr<StoredSession> session = GetEntry(key);
+    if (absl::IsNotFound(session.status())) continue;
+    if (!session.ok() && !absl::IsDataLoss(session.status())) {
+      return session.status();
+    }
+    if (session.ok() && !HasExpired(*session, unix_ms)) continue;
+    const absl::Status status = Delete(key);
+    if (absl::IsNotFound(status)) continue;
+    RETURN_IF_ERROR(status);
+    ++deleted;
   }
-  if (session.ok() && !HasExpired(*session, unix_ms)) return false;
-  const absl::Status status = Delete(key);
-  if (absl::IsNotFound(status)) return false;
-  if (!status.ok()) return status;
-  return true;
+  return deleted;
 }
 
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(

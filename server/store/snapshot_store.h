@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -84,11 +85,11 @@ class SnapshotStore {
   // checkpoints.
   virtual absl::Status Delete(const SessionKey& key) = 0;
 
-  // Deletes what ListExpired lists, looked at once more: the session, if its
-  // expiry is set and not after `unix_ms`, or its entry is damaged. False if it
-  // is not, or no longer, so.
-  virtual absl::StatusOr<bool> DeleteExpired(const SessionKey& key,
-                                             int64_t unix_ms);
+  // Deletes what ListExpired lists, looked at once more: those of the sessions
+  // whose expiry is set and not after `unix_ms`, or whose entry is damaged.
+  // Returns how many there were. On an error some of them may be gone.
+  virtual absl::StatusOr<int64_t> DeleteExpired(
+      std::span<const SessionKey> keys, int64_t unix_ms);
 
   // At most `limit` sessions of a tenant with ids after `after`, ascending by
   // id (as bytes), in time that does not depend on how many there are. Damaged

@@ -210,20 +210,24 @@ absl::Status SimulatedStore::Delete(const SessionKey& key) {
   });
 }
 
-absl::StatusOr<bool> SimulatedStore::DeleteExpired(const SessionKey& key,
-                                                   int64_t unix_ms) {
+absl::StatusOr<int64_t> SimulatedStore::DeleteExpired(
+    std::span<const SessionKey> keys, int64_t unix_ms) {
   return Run([&] {
-    absl::StatusOr<bool> deleted = store_->DeleteExpired(key, unix_ms);
-    if (!deleted.ok() || !*deleted) return deleted;
-    const int64_t current = Current(key);
-    EXPECT_GE(current, 0);
-    if (current >= 0) {
+    absl::StatusOr<int64_t> deleted = store_->DeleteExpired(keys, unix_ms);
+    EXPECT_TRUE(deleted.ok()) << deleted.status();
+    int64_t gone = 0;
+    for (const SessionKey& key : keys) {
+      const int64_t current = Current(key);
+      if (current < 0) continue;
       const int64_t expires =
           history_[static_cast<size_t>(current)].expires_unix_ms;
-      EXPECT_GT(expires, 0);
-      EXPECT_LE(expires, clock_.UnixMs());
+      const bool expired = expires > 0 && expires <= clock_.UnixMs();
+      EXPECT_EQ(store_->GetEntry(key).ok(), !expired);
+      if (!expired) continue;
+      ++gone;
+      Ended(key);
     }
-    Ended(key);
+    EXPECT_EQ(*deleted, gone);
     return deleted;
   });
 }

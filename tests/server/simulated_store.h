@@ -92,8 +92,8 @@ class SimulatedStore : public SnapshotStore {
   absl::StatusOr<std::string> GetOutcome(const SessionKey& key,
                                          uint64_t revision) override;
   absl::Status Delete(const SessionKey& key) override;
-  absl::StatusOr<bool> DeleteExpired(const SessionKey& key,
-                                     int64_t unix_ms) override;
+  absl::StatusOr<int64_t> DeleteExpired(std::span<const SessionKey> keys,
+                                        int64_t unix_ms) override;
   absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
                                                   std::string_view after,
                                                   int64_t limit) override;

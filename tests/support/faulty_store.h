@@ -79,10 +79,10 @@ class FaultyStore : public SnapshotStore {
   absl::Status Delete(const SessionKey& key) override {
     return Run(StoreCall::kDelete, [&] { return store_.Delete(key); });
   }
-  absl::StatusOr<bool> DeleteExpired(const SessionKey& key,
-                                     int64_t unix_ms) override {
+  absl::StatusOr<int64_t> DeleteExpired(std::span<const SessionKey> keys,
+                                        int64_t unix_ms) override {
     return Run(StoreCall::kDelete,
-               [&] { return store_.DeleteExpired(key, unix_ms); });
+               [&] { return store_.DeleteExpired(keys, unix_ms); });
   }
   absl::StatusOr<std::vector<StoredSession>> List(std::string_view tenant,
                                                   std::string_view after,

@@ -204,16 +204,36 @@ TEST_P(SnapshotStoreTest, ListsExpiredSessionsOfAllTenants) {
 
 TEST_P(SnapshotStoreTest, DeletesWhatHasExpiredAndNothingElse) {
   const SessionKey key{"t", "id"};
-  EXPECT_EQ(*store_->DeleteExpired(key, 1000), false);  // there is none
+  const std::vector<SessionKey> one = {key};
+  EXPECT_EQ(*store_->DeleteExpired(one, 1000), 0);  // there is none
   ASSERT_TRUE(Put(key, std::nullopt, 1, "s", /*expires_unix_ms=*/300).ok());
-  EXPECT_EQ(*store_->DeleteExpired(key, 299), false);
+  EXPECT_EQ(*store_->DeleteExpired(one, 299), 0);
   EXPECT_TRUE(store_->GetEntry(key).ok());
-  EXPECT_EQ(*store_->DeleteExpired(key, 300), true);
+  EXPECT_EQ(*store_->DeleteExpired(one, 300), 1);
   EXPECT_EQ(store_->GetEntry(key).status().code(), kNotFound);
   EXPECT_EQ(store_->GetUsage()->sessions, 0u);
   EXPECT_THAT(Expired(1000), IsEmpty());
   ASSERT_TRUE(Put(key, std::nullopt, 1, "s", /*expires_unix_ms=*/0).ok());
-  EXPECT_EQ(*store_->DeleteExpired(key, 1000), false);  // never expires
+  EXPECT_EQ(*store_->DeleteExpired(one, 1000), 0);  // never expires
+}
+
+TEST_P(SnapshotStoreTest, DeletesManyThatHaveExpiredAndLeavesTheOthers) {
+  std::vector<SessionKey> keys;
+  std::vector<std::string> left;
+  for (int i = 0; i < 60; ++i) {
+    keys.push_back({i % 2 == 0 ? "a" : "b", "s" + std::to_string(100 + i)});
+    if (i == 0) continue;  // there is none
+    const int64_t expires_unix_ms = i % 3 * 100;
+    ASSERT_TRUE(Put(keys.back(), std::nullopt, 1, "s", expires_unix_ms).ok());
+    if (i % 3 != 1 && i % 2 == 0) left.push_back(keys.back().id);
+  }
+  keys.push_back(keys.back());  // twice is once
+  EXPECT_EQ(*store_->DeleteExpired(keys, 199), 20);
+  EXPECT_EQ(ListIds("a"), left);
+  EXPECT_EQ(store_->GetUsage()->sessions, 39u);
+  EXPECT_EQ(store_->GetUsage()->bytes, 39u);
+  EXPECT_EQ(Expired(199).size(), 0u);
+  EXPECT_EQ(Expired(200).size(), 20u);
 }
 
 // Both come to the same revision, and what is meant for the one must not go
