@@ -63,7 +63,7 @@ TEST_P(LoadMemoryTest, IsThatOfTheWeightsAndOneMatrix) {
   if (kSanitized) GTEST_SKIP() << "sanitizers keep memory of their own";
   if (!ResolveWeightType(GetParam()).ok()) GTEST_SKIP() << "not on this CPU";
   const TempDir dir;
-  ASSERT_TRUE(bench::WriteRandomCheckpoint("linear-gpt2", dir.path()).ok());
+  ASSERT_TRUE(bench::WriteRandomCheckpoint("linear-gpt2", {}, dir.path()).ok());
   const LaterClock clock;
   EngineOptions options{.model_dir = dir.path(), .weights = GetParam()};
   options.max_rows = 64;

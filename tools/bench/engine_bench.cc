@@ -1,6 +1,8 @@
 #include "tools/bench/engine_bench.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -8,16 +10,22 @@
 #include "engine/base/status_macros.h"
 #include "engine/kernels/state_kernels.h"
 #include "engine/state/snapshot.h"
+#include "engine/state/state_copy.h"
 #include "engine/state/state_pool.h"
-#include "tools/bench/limits.h"
 
 namespace reprise::bench {
 namespace {
 
 double Median(std::vector<double> values) {
-  const auto middle = values.begin() + values.size() / 2;
+  const auto middle = values.begin() + std::ssize(values) / 2;
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+double SecondsOf(const std::function<void()>& run) {
+  const double start = NowSeconds();
+  run();
+  return NowSeconds() - start;
 }
 
 // Calls `run` over and over for `seconds`, at least three times after one to
@@ -27,9 +35,7 @@ double MedianSeconds(double seconds, const std::function<void()>& run) {
   std::vector<double> times;
   const double end = NowSeconds() + seconds;
   do {
-    const double start = NowSeconds();
-    run();
-    times.push_back(NowSeconds() - start);
+    times.push_back(SecondsOf(run));
   } while (NowSeconds() < end || times.size() < 3);
   return Median(std::move(times));
 }
@@ -44,23 +50,33 @@ std::vector<int32_t> Tokens(int64_t count, int64_t vocab) {
   return tokens;
 }
 
-int BytesPerWeight(WeightType type) {
-  switch (type) {
-    case WeightType::kInt8:
-      return 1;
-    case WeightType::kBf16:
-      return 2;
-    default:
-      return 4;
+// Repeats the rows that a session of `from` tokens has of what grows, as if it
+// had consumed `to`.
+void RepeatRows(const StateLayout& layout, int64_t from, int64_t to,
+                std::byte* slot) {
+  for (const StateField& field : layout.fields()) {
+    if (field.growth == Growth::kNone) continue;
+    const int64_t row = 4 * field.elements / field.shape[0];
+    const int64_t end = std::min(to, field.shape[0]) * row;
+    std::byte* data = slot + field.offset;
+    for (int64_t filled = std::min(from, field.shape[0]) * row; filled < end;) {
+      const int64_t bytes = std::min(filled, end - filled);
+      std::memcpy(data + filled, data, static_cast<size_t>(bytes));
+      filled += bytes;
+    }
   }
 }
 
 class EngineBench {
  public:
-  EngineBench(Engine& engine, const MachineLimits& limits,
+  EngineBench(Engine& engine, const TokenWork& work, MachineLimits& limits,
               const BenchOptions& options,
               const std::function<void(const Figure&)>& done)
-      : engine_(engine), limits_(limits), options_(options), done_(done) {}
+      : engine_(engine),
+        work_(work),
+        limits_(limits),
+        options_(options),
+        done_(done) {}
 
   absl::Status Run() {
     for (const int64_t sessions : options_.decode_sessions) {
@@ -70,113 +86,182 @@ class EngineBench {
       RETURN_IF_ERROR(Prefill(tokens));
     }
     RETURN_IF_ERROR(Positions());
-    return SuspendAndResume();
+    return options_.suspend ? SuspendAndResume() : absl::OkStatus();
   }
 
  private:
-  // Seconds that a step of `rows` rows over `sessions` states takes at best:
-  // the weights come from memory once, every state is read and written once,
-  // and every weight is multiplied for every row.
-  std::pair<double, std::string> StepLimit(int64_t rows,
-                                           int64_t sessions) const {
+  struct StepShape {
+    int64_t rows = 0;
+    int64_t logit_rows = 0;
+    int64_t sessions = 0;
+    int64_t position = 0;
+  };
+
+  // Seconds that a step takes at best, and what sets them.
+  std::pair<double, std::string> StepLimit(const StepShape& step) {
     const ModelInfo& info = engine_.info();
-    const double bytes = static_cast<double>(info.step_weight_bytes) +
-                         2.0 * sessions * info.state_bytes;
-    const double weights = static_cast<double>(info.step_weight_bytes) /
-                           BytesPerWeight(info.weight_type);
-    const double memory = bytes / limits_.model_read_bytes_per_s;
-    const double matmul = 2 * weights * rows / limits_.matmul_flops_per_s;
+    const StateLayout& layout = engine_.layout();
+    const int64_t fixed = layout.PayloadBytesAt(0);
+    const int64_t grown = layout.PayloadBytesAt(step.position) - fixed;
+    const int64_t bytes =
+        info.step_weight_bytes + step.sessions * (2 * fixed + grown);
+    const double head = 2.0 * info.vocab_size * info.d_model;
+    const double operations =
+        (work_.weights - head) * step.rows + head * step.logit_rows;
+    const double memory = bytes / limits_.ReadSpeed(bytes);
+    const double matmul = operations / limits_.matmul_rate();
     return memory > matmul ? std::pair(memory, std::string("memory"))
                            : std::pair(matmul, std::string("matmul"));
   }
 
-  absl::Status Decode(int64_t sessions) {
-    ASSIGN_OR_RETURN(
-        const std::unique_ptr<StatePool> pool,
-        StatePool::Create(engine_.layout().slot_bytes(), sessions));
-    const std::vector<int32_t> tokens =
-        Tokens(sessions, engine_.info().vocab_size);
-    std::vector<StateSlot> slots;
-    std::vector<StepSegment> segments;
-    for (int64_t i = 0; i < sessions; ++i) {
-      ASSIGN_OR_RETURN(StateSlot slot, pool->Acquire());
-      segments.push_back(
-          {.tokens = std::span(tokens).subspan(i, 1), .slot = slot.data()});
-      slots.push_back(std::move(slot));
-    }
-    const double seconds = MedianSeconds(options_.seconds, [&] {
-      engine_.Step(segments);
-      for (StepSegment& segment : segments) ++segment.position;
-    });
-    const auto [limit, by] = StepLimit(sessions, sessions);
-    done_({absl::StrCat("decode, ", sessions, " sessions"), sessions / seconds,
-           "tokens/s", sessions / limit, by});
-    return absl::OkStatus();
+  // Whether states of `sessions` sessions fit; tells if not.
+  bool Fits(const std::string& name, int64_t sessions, int64_t position) {
+    constexpr double kShare = 0.8;
+    const double bytes =
+        static_cast<double>(sessions) *
+        static_cast<double>(engine_.layout().PayloadBytesAt(position));
+    const auto available = static_cast<double>(AvailableMemory());
+    if (available == 0 || bytes < kShare * available) return true;
+    std::fprintf(stderr, "%s: left out, states of %.1f GB, %.1f GB are free\n",
+                 name.c_str(), 1e-9 * bytes, 1e-9 * available);
+    return false;
   }
 
   // Advances the state in `slot` by `count` tokens, in the largest steps.
-  void Consume(int64_t count, std::byte* slot, int64_t& position) {
+  void Consume(int64_t count, std::byte* slot) {
     const int64_t chunk = engine_.max_rows() / kTileRows * kTileRows;
     const std::vector<int32_t> tokens =
         Tokens(std::min(count, chunk), engine_.info().vocab_size);
-    while (count > 0) {
-      const int64_t rows = std::min(count, chunk);
+    for (int64_t position = 0; position < count;) {
+      const int64_t rows = std::min(count - position, chunk);
       const StepSegment segment = {.tokens = std::span(tokens).first(rows),
                                    .position = position,
                                    .slot = slot,
                                    .logits = LogitsFor::kNone};
       engine_.Step({&segment, 1});
       position += rows;
-      count -= rows;
     }
+  }
+
+  // Makes the zeroed `slot` that of a session at `position`.
+  void Prepare(int64_t position, std::byte* slot) {
+    const int64_t fed = std::min(position, kTileRows);
+    if (fed > 0) Consume(fed, slot);
+    RepeatRows(engine_.layout(), fed, position, slot);
+  }
+
+  absl::Status Decode(int64_t sessions) {
+    const std::string name = absl::StrCat("decode, ", sessions, " sessions");
+    if (!Fits(name, sessions, options_.context)) return absl::OkStatus();
+    const StateLayout& layout = engine_.layout();
+    ASSIGN_OR_RETURN(const std::unique_ptr<StatePool> pool,
+                     StatePool::Create(layout, sessions));
+    const std::vector<int32_t> tokens =
+        Tokens(sessions, engine_.info().vocab_size);
+    std::vector<StateSlot> slots;
+    std::vector<StepSegment> segments;
+    for (int64_t i = 0; i < sessions; ++i) {
+      ASSIGN_OR_RETURN(StateSlot slot, pool->Acquire());
+      if (i == 0) {
+        Prepare(options_.context, slot.data());
+      } else {
+        CopyState(layout, options_.context, slots[0].data(), slot.data());
+      }
+      segments.push_back({.tokens = std::span(tokens).subspan(i, 1),
+                          .position = options_.context,
+                          .slot = slot.data()});
+      slots.push_back(std::move(slot));
+    }
+    const double seconds =
+        MedianSeconds(options_.seconds, [&] { engine_.Step(segments); });
+    const auto [limit, by] =
+        StepLimit({sessions, sessions, sessions, options_.context});
+    done_({name, sessions / seconds, "tokens/s", sessions / limit, by});
+    return absl::OkStatus();
   }
 
   absl::Status Prefill(int64_t tokens) {
     ASSIGN_OR_RETURN(const std::unique_ptr<StatePool> pool,
-                     StatePool::Create(engine_.layout().slot_bytes(), 1));
+                     StatePool::Create(engine_.layout(), 1));
     ASSIGN_OR_RETURN(const StateSlot slot, pool->Acquire());
-    int64_t position = 0;
-    const double seconds = MedianSeconds(
-        options_.seconds, [&] { Consume(tokens, slot.data(), position); });
+    const double seconds =
+        MedianSeconds(options_.seconds, [&] { Consume(tokens, slot.data()); });
     const int64_t steps =
         (tokens + engine_.max_rows() - 1) / engine_.max_rows();
-    const auto [limit, by] = StepLimit(tokens / steps, 1);
+    const auto [limit, by] = StepLimit({tokens / steps, 0, 1, tokens / 2});
     done_({absl::StrCat("prefill, ", tokens, " tokens"), tokens / seconds,
            "tokens/s", tokens / (limit * steps), by});
     return absl::OkStatus();
   }
 
-  // The session really consumes all tokens up to each position.
+  // All positions in turn, so that whatever else the machine does in the
+  // meantime hits them alike.
   absl::Status Positions() {
+    const auto count = std::ssize(options_.positions);
+    if (count == 0) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::unique_ptr<StatePool> pool,
-                     StatePool::Create(engine_.layout().slot_bytes(), 1));
-    ASSIGN_OR_RETURN(const StateSlot slot, pool->Acquire());
+                     StatePool::Create(engine_.layout(), count));
+    std::vector<int64_t> positions;
+    std::vector<double> resident;
+    std::vector<StateSlot> slots;
     const std::vector<int32_t> token = {1};
-    int64_t position = 0;
-    double first = 0;
-    for (const int64_t target : options_.positions) {
-      Consume(std::max<int64_t>(0, target - position), slot.data(), position);
-      const double seconds = MedianSeconds(options_.seconds, [&] {
-        const StepSegment segment = {
-            .tokens = token, .position = position++, .slot = slot.data()};
-        engine_.Step({&segment, 1});
-      });
-      // The promise is a flat cost: the first position is the limit.
-      done_({absl::StrCat("time per token at position ", target), 1e6 * seconds,
-             "us", 1e6 * first, first > 0 ? "the first position" : ""});
-      if (first == 0) first = seconds;
+    const auto step = [&](std::ptrdiff_t i) {
+      const StepSegment segment = {
+          .tokens = token, .position = positions[i], .slot = slots[i].data()};
+      engine_.Step({&segment, 1});
+    };
+    for (const int64_t position : options_.positions) {
+      const std::string name = absl::StrCat("position ", position);
+      if (!Fits(name, 1, position)) continue;
+      ASSIGN_OR_RETURN(StateSlot slot, pool->Acquire());
+      Prepare(position, slot.data());
+      positions.push_back(position);
+      slots.push_back(std::move(slot));
+      step(std::ssize(slots) - 1);
+      resident.push_back(1e-6 * static_cast<double>(ResidentMemory()));
     }
+    if (positions.empty()) return absl::OkStatus();
+    std::vector<std::vector<double>> times(positions.size());
+    const double end = NowSeconds() + options_.seconds * times.size();
+    do {
+      for (size_t i = 0; i < times.size(); ++i) {
+        times[i].push_back(SecondsOf([&] { step(i); }));
+      }
+    } while (NowSeconds() < end || times[0].size() < 3);
+    TellPositions(positions, resident, std::move(times));
     return absl::OkStatus();
+  }
+
+  // The promise is a flat cost: the first position is the limit of the others.
+  void TellPositions(const std::vector<int64_t>& positions,
+                     const std::vector<double>& resident,
+                     std::vector<std::vector<double>> times) {
+    double first = 0;
+    for (size_t i = 0; i < times.size(); ++i) {
+      const double seconds = Median(std::move(times[i]));
+      const auto [limit, by] = StepLimit({1, 1, 1, positions[i]});
+      const std::string at = absl::StrCat("at position ", positions[i]);
+      done_({"time per token " + at, 1e6 * seconds, "us", 1e6 * limit, by});
+      if (i == 0) {
+        first = seconds;
+        continue;
+      }
+      done_({"the same " + at + ", relative", seconds / first, "", 1,
+             absl::StrCat("position ", positions[0])});
+      done_({"resident memory " + at, resident[i], "MB", resident[0],
+             absl::StrCat("position ", positions[0])});
+    }
   }
 
   absl::Status SuspendAndResume() {
     const StateLayout& layout = engine_.layout();
     ASSIGN_OR_RETURN(const std::unique_ptr<StatePool> pool,
-                     StatePool::Create(layout.slot_bytes(), 1));
+                     StatePool::Create(layout, 1));
     ASSIGN_OR_RETURN(const StateSlot slot, pool->Acquire());
     SessionRecord record;
-    Consume(256, slot.data(), record.position);
+    record.position = std::max<int64_t>(options_.context, 1);
     record.pending_token = 1;
+    Prepare(record.position, slot.data());
     const ModelFingerprints& fingerprints = engine_.info().fingerprints;
     std::string bytes;
     const double suspend = MedianSeconds(options_.seconds / 4, [&] {
@@ -189,44 +274,56 @@ class EngineBench {
                         .status());
     });
     RETURN_IF_ERROR(status);
-    std::vector<std::byte> copy(layout.slot_bytes());
+    std::string copy = bytes;
     const double memcpy_seconds = MedianSeconds(options_.seconds / 4, [&] {
-      std::copy_n(slot.data(), copy.size(), copy.data());
+      std::memcpy(copy.data(), bytes.data(), bytes.size());
     });
     done_({"suspend to memory", 1e6 * suspend, "us", 1e6 * memcpy_seconds,
-           "memcpy of the state"});
+           "memcpy of the same bytes"});
     done_({"resume from memory", 1e6 * resume, "us", 1e6 * memcpy_seconds,
-           "memcpy of the state"});
+           "memcpy of the same bytes"});
     done_({"snapshot", static_cast<double>(bytes.size()), "bytes",
-           static_cast<double>(engine_.info().state_bytes), "state"});
+           static_cast<double>(layout.PayloadBytesAt(record.position)),
+           "state"});
     return absl::OkStatus();
   }
 
   Engine& engine_;
-  const MachineLimits& limits_;
+  const TokenWork& work_;
+  MachineLimits& limits_;
   const BenchOptions& options_;
   const std::function<void(const Figure&)>& done_;
 };
 
 }  // namespace
 
-absl::StatusOr<MachineLimits> MeasureLimits(const Engine& engine) {
-  // Twice the caches of small servers; larger ones are no worse measured.
-  constexpr int64_t kBeyondCaches = int64_t{1} << 30;
-  constexpr int64_t kMatmulRows = 512;
-  MachineLimits limits;
-  limits.read_bytes_per_s = MeasureReadSpeed(kBeyondCaches);
-  limits.model_read_bytes_per_s =
-      MeasureReadSpeed(engine.info().step_weight_bytes);
-  ASSIGN_OR_RETURN(limits.matmul_flops_per_s,
-                   MeasureMatmulRate(engine.info().weight_type, kMatmulRows));
-  return limits;
+double Figure::Share() const {
+  if (limit == 0) return 0;
+  return unit == "tokens/s" ? value / limit : limit / value;
 }
 
-absl::Status RunEngineBench(Engine& engine, const MachineLimits& limits,
-                            const BenchOptions& options,
+absl::Status RunEngineBench(Engine& engine, const TokenWork& work,
+                            MachineLimits& limits, const BenchOptions& options,
                             const std::function<void(const Figure&)>& done) {
-  return EngineBench(engine, limits, options, done).Run();
+  return EngineBench(engine, work, limits, options, done).Run();
+}
+
+std::vector<int32_t> GreedyTokens(Engine& engine, int64_t count) {
+  std::vector<int32_t> tokens;
+  auto pool = StatePool::Create(engine.layout(), 1);
+  if (!pool.ok()) return tokens;
+  auto slot = (*pool)->Acquire();
+  if (!slot.ok()) return tokens;
+  int32_t token = 1;
+  for (int64_t i = 0; i < count; ++i) {
+    const StepSegment segment = {
+        .tokens = {&token, 1}, .position = i, .slot = slot->data()};
+    const std::span<const float> logits = engine.Step({&segment, 1}).RowSpan(0);
+    token = static_cast<int32_t>(
+        std::max_element(logits.begin(), logits.end()) - logits.begin());
+    tokens.push_back(token);
+  }
+  return tokens;
 }
 
 }  // namespace reprise::bench

@@ -1,6 +1,10 @@
 #include "tools/bench/limits.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,6 +13,7 @@
 #include "engine/kernels/simd_ops.h"
 
 namespace reprise::bench {
+namespace {
 
 double MeasureReadSpeed(int64_t bytes) {
   constexpr int64_t kMinBytesPerPass = 64 << 20;
@@ -67,6 +72,40 @@ absl::StatusOr<double> MeasureMatmulRate(WeightType type, int64_t rows) {
     } while (NowSeconds() < end);
   }
   return best;
+}
+
+}  // namespace
+
+int64_t AvailableMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  int64_t kilobytes = 0;
+  for (std::string unit; file >> name >> kilobytes;) {
+    if (name == "MemAvailable:") return kilobytes * 1024;
+    std::getline(file, unit);
+  }
+  return 0;
+}
+
+int64_t ResidentMemory() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  file >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+absl::StatusOr<MachineLimits> MachineLimits::Measure(WeightType type) {
+  MachineLimits limits;
+  ASSIGN_OR_RETURN(limits.matmul_rate_, MeasureMatmulRate(type, kMatmulRows));
+  return limits;
+}
+
+double MachineLimits::ReadSpeed(int64_t bytes) {
+  bytes = std::min(bytes, kMostBytes);
+  const auto [place, is_new] = read_speeds_.try_emplace(bytes);
+  if (is_new) place->second = MeasureReadSpeed(bytes);
+  return place->second;
 }
 
 }  // namespace reprise::bench

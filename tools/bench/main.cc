@@ -1,13 +1,9 @@
 // reprise-bench: what the engine reaches on this machine, each figure beside
 // the limit measured in the same run.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <iostream>
-#include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -16,9 +12,12 @@
 #include "engine/base/parallel.h"
 #include "engine/base/standard_streams.h"
 #include "engine/base/status_macros.h"
-#include "engine/engine.h"
 #include "tools/bench/engine_bench.h"
+#include "tools/bench/limits.h"
+#include "tools/bench/loaded_model.h"
 #include "tools/bench/random_checkpoint.h"
+#include "tools/bench/report.h"
+#include "tools/bench/shapes.h"
 #include "tools/parse_tool.h"
 
 namespace reprise::bench {
@@ -27,122 +26,178 @@ namespace {
 struct Flags {
   std::string model;
   std::string shape;
-  std::string weights = "auto";
+  ShapeChange change;
+  std::string write;
+  std::vector<std::string> weights = {"auto"};
   int threads = static_cast<int>(std::thread::hardware_concurrency());
+  std::string sweep;
   bool json = false;
   BenchOptions bench;
 };
 
-// A folder that is gone when this is.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "reprise-bench-XXXXXX");
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-absl::StatusOr<std::unique_ptr<Engine>> Load(const Flags& flags) {
-  EngineOptions options;
+WeightType WeightTypeOf(const std::string& name) {
   for (const WeightType type : kWeightTypes) {
-    if (flags.weights == WeightTypeName(type)) options.weights = type;
+    if (name == WeightTypeName(type)) return type;
   }
-  options.model_dir = flags.model;
-  if (flags.shape.empty()) return LoadEngine(options);
-  const TemporaryFolder folder;
-  if (folder.path().empty()) {
-    return absl::UnavailableError("cannot make a temporary folder");
+  return WeightType::kAuto;
+}
+
+// One model, all types of weights, some numbers of threads.
+absl::Status RunFolder(const Flags& flags, const std::string& dir,
+                       const std::vector<int>& threads, Report& report) {
+  for (const std::string& weights : flags.weights) {
+    for (const int count : threads) {
+      SetNumThreads(count);
+      ASSIGN_OR_RETURN(const LoadedModel model,
+                       LoadForBench(dir, WeightTypeOf(weights), flags.bench));
+      Engine& engine = *model.engine;
+      std::fprintf(stderr, "Measuring the machine's limits ...\n");
+      ASSIGN_OR_RETURN(MachineLimits limits,
+                       MachineLimits::Measure(engine.info().weight_type));
+      report.BeginRun(engine.info(), limits, count,
+                      GreedyTokens(engine, /*count=*/16));
+      RETURN_IF_ERROR(
+          RunEngineBench(engine, model.work, limits, flags.bench,
+                         [&](const Figure& figure) { report.Add(figure); }));
+    }
   }
-  std::fprintf(stderr, "Writing random weights of shape %s ...\n",
-               flags.shape.c_str());
-  RETURN_IF_ERROR(WriteRandomCheckpoint(flags.shape, folder.path()));
-  options.model_dir = folder.path();
-  return LoadEngine(options);
-}
-
-void PrintHeader(const ModelInfo& info, const MachineLimits& limits,
-                 int threads) {
-  std::printf(
-      "model      %s, %.1f million parameters, %.1f MB of %s weights, "
-      "%.1f KB of state\n",
-      info.description.c_str(), 1e-6 * info.num_parameters,
-      1e-6 * info.weight_bytes,
-      std::string(WeightTypeName(info.weight_type)).c_str(),
-      1e-3 * info.state_bytes);
-  std::printf("machine    %s, %d threads, results %s\n", info.cpu_isa.c_str(),
-              threads,
-              info.exact ? "exact" : "depend on batch mates in the last bit");
-  std::printf(
-      "limits     memory read %.1f GB/s beyond the caches, %.1f GB/s "
-      "for as many bytes as the weights; matmul %.0f GFLOP/s at 512 "
-      "rows\n\n",
-      1e-9 * limits.read_bytes_per_s, 1e-9 * limits.model_read_bytes_per_s,
-      1e-9 * limits.matmul_flops_per_s);
-  std::printf("%-34s %12s %-9s %12s %8s  %s\n", "what", "measured", "", "limit",
-              "share", "limited by");
-}
-
-void PrintFigure(const Figure& figure) {
-  std::printf("%-34s %12.1f %-9s", figure.name.c_str(), figure.value,
-              figure.unit.c_str());
-  if (figure.limit > 0) {
-    // Of a rate the share is value / limit; of a time or a size, the reverse.
-    const bool rate = figure.unit == "tokens/s";
-    std::printf(" %12.1f %7.0f%%  %s", figure.limit,
-                100 * (rate ? figure.value / figure.limit
-                            : figure.limit / figure.value),
-                figure.limited_by.c_str());
-  }
-  std::printf("\n");
-  std::fflush(stdout);
-}
-
-nlohmann::ordered_json ToJson(const ModelInfo& info,
-                              const MachineLimits& limits, int threads) {
-  return {{"model", info.description},
-          {"parameters", info.num_parameters},
-          {"weight_type", std::string(WeightTypeName(info.weight_type))},
-          {"weight_bytes", info.weight_bytes},
-          {"step_weight_bytes", info.step_weight_bytes},
-          {"state_bytes", info.state_bytes},
-          {"cpu_isa", info.cpu_isa},
-          {"exact", info.exact},
-          {"threads", threads},
-          {"memory_read_bytes_per_s", limits.read_bytes_per_s},
-          {"model_read_bytes_per_s", limits.model_read_bytes_per_s},
-          {"matmul_flops_per_s", limits.matmul_flops_per_s},
-          {"figures", nlohmann::ordered_json::array()}};
-}
-
-absl::Status Run(const Flags& flags) {
-  SetNumThreads(flags.threads);
-  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Load(flags));
-  std::fprintf(stderr, "Measuring the machine's limits ...\n");
-  ASSIGN_OR_RETURN(const MachineLimits limits, MeasureLimits(*engine));
-  nlohmann::ordered_json json = ToJson(engine->info(), limits, flags.threads);
-  if (!flags.json) PrintHeader(engine->info(), limits, flags.threads);
-  const auto done = [&](const Figure& figure) {
-    if (!flags.json) return PrintFigure(figure);
-    json["figures"].push_back({{"name", figure.name},
-                               {"value", figure.value},
-                               {"unit", figure.unit},
-                               {"limit", figure.limit},
-                               {"limited_by", figure.limited_by}});
-  };
-  RETURN_IF_ERROR(RunEngineBench(*engine, limits, flags.bench, done));
-  if (flags.json) std::cout << json.dump(2) << "\n";
   return absl::OkStatus();
+}
+
+absl::Status RunShape(const Flags& flags, const ShapeChange& change,
+                      const std::vector<int>& threads, Report& report) {
+  ASSIGN_OR_RETURN(const ModelFolder folder,
+                   ModelFolder::OfShape(flags.shape, change));
+  return RunFolder(flags, folder.path(), threads, report);
+}
+
+// 1, 2, 4, ... and `most`.
+std::vector<int> Doublings(int most) {
+  std::vector<int> result;
+  for (int n = 1; n < most; n *= 2) result.push_back(n);
+  result.push_back(most);
+  return result;
+}
+
+// What a sweep measures in each of its runs.
+BenchOptions SweepOptions(const std::string& sweep, BenchOptions bench) {
+  bench.suspend = false;
+  bench.decode_sessions = {};
+  bench.prefill_tokens = {};
+  bench.positions = {};
+  if (sweep == "position") {
+    for (int64_t p = 10; p <= 1'000'000; p *= 10) bench.positions.push_back(p);
+  } else if (sweep == "sessions") {
+    for (int64_t n = 1; n <= 1024; n *= 2) bench.decode_sessions.push_back(n);
+  } else {
+    bench.decode_sessions = {1, 64};
+    bench.prefill_tokens = {512};
+  }
+  return bench;
+}
+
+absl::Status RunSizes(const Flags& flags, Report& report) {
+  ASSIGN_OR_RETURN(const ShapeSize size,
+                   SizeOfShape(flags.shape, flags.change));
+  for (const int64_t quarters : {2, 4, 8}) {
+    ShapeChange change = flags.change;
+    change.width = size.width * quarters / 4;
+    RETURN_IF_ERROR(RunShape(flags, change, {flags.threads}, report));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Write(const Flags& flags) {
+  std::error_code error;
+  std::filesystem::create_directories(flags.write, error);
+  if (error) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot make the folder ", flags.write, ": ", error.message()));
+  }
+  return WriteRandomCheckpoint(flags.shape, flags.change, flags.write);
+}
+
+absl::Status Run(Flags flags) {
+  if (!flags.write.empty()) return Write(flags);
+  Report report(flags.json);
+  if (!flags.sweep.empty()) {
+    flags.bench = SweepOptions(flags.sweep, std::move(flags.bench));
+  }
+  std::vector<int> threads = {flags.threads};
+  if (flags.sweep == "threads") threads = Doublings(flags.threads);
+  if (flags.sweep == "size") {
+    RETURN_IF_ERROR(RunSizes(flags, report));
+  } else if (flags.shape.empty()) {
+    RETURN_IF_ERROR(RunFolder(flags, flags.model, threads, report));
+  } else {
+    RETURN_IF_ERROR(RunShape(flags, flags.change, threads, report));
+  }
+  report.Finish();
+  return absl::OkStatus();
+}
+
+void AddModelOptions(CLI::App& app, Flags& flags) {
+  auto* model = app.add_option("--model", flags.model,
+                               "Folder of a checkpoint (config.json, ...)");
+  auto* shape = app.add_option("--shape", flags.shape,
+                               absl::StrCat("Random weights of a shape: ",
+                                            absl::StrJoin(ShapeNames(), ", ")));
+  model->excludes(shape);
+  app.add_option("--layers", flags.change.layers, "Layers of the shape")
+      ->check(CLI::Range(1, 1024))
+      ->needs(shape);
+  app.add_option("--width", flags.change.width, "Width of the shape")
+      ->check(CLI::Range(64, 65536))
+      ->needs(shape);
+  app.add_option("--vocab", flags.change.vocab, "Vocabulary of the shape")
+      ->check(CLI::Range(257, 1 << 24))
+      ->needs(shape);
+  app.add_option("--write", flags.write,
+                 "Only write the shape as a checkpoint into this folder, for "
+                 "other programs")
+      ->needs(shape);
+  app.add_option("--weights", flags.weights,
+                 "Types that weights are packed in, one run for each")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
+      ->capture_default_str();
+}
+
+void AddMeasuringOptions(CLI::App& app, Flags& flags) {
+  app.add_option("--threads", flags.threads, "Threads of the engine")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--seconds", flags.bench.seconds,
+                 "Measuring time of each figure")
+      ->check(CLI::Range(0.0, 600.0))
+      ->capture_default_str();
+  app.add_option("--context", flags.bench.context,
+                 "Tokens that sessions have consumed")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  auto* sessions = app.add_option("--sessions", flags.bench.decode_sessions,
+                                  "Sessions that decode together")
+                       ->delimiter(',')
+                       ->check(CLI::Range(1, 4096))
+                       ->capture_default_str();
+  auto* prefill =
+      app.add_option("--prefill", flags.bench.prefill_tokens, "Prompt lengths")
+          ->delimiter(',')
+          ->check(CLI::Range(1, 1'000'000))
+          ->capture_default_str();
+  auto* positions = app.add_option("--positions", flags.bench.positions,
+                                   "Positions at which one token is timed")
+                        ->delimiter(',')
+                        ->check(CLI::Range(0, 10'000'000))
+                        ->capture_default_str();
+  app.add_option("--sweep", flags.sweep,
+                 "One of sessions (1 to 1024), position (10 to 1,000,000),\n"
+                 "threads (1 to --threads), size (half to twice the width)")
+      ->check(CLI::IsMember({"sessions", "position", "threads", "size"}))
+      ->excludes(sessions)
+      ->excludes(prefill)
+      ->excludes(positions);
+  app.add_flag("--json", flags.json, "Print JSON instead of tables");
 }
 
 int Main(int argc, char** argv) {
@@ -151,43 +206,19 @@ int Main(int argc, char** argv) {
       "Measures the engine on a model folder, or on random weights of a named\n"
       "shape, and prints every figure beside the limit that the machine sets:\n"
       "the memory's read speed, or oneDNN's best matmul rate at 512 rows.\n\n"
-      "  reprise-bench --shape=linear-gpt2 --weights=bf16\n"
-      "  reprise-bench --model=models/embedded --json\n",
+      "  reprise-bench --shape=linear-gpt2 --weights=f32,bf16,int8\n"
+      "  reprise-bench --shape=rwkv7-0.1b --sweep=sessions --json\n"
+      "  reprise-bench --shape=mamba-130m --write=/tmp/mamba-130m\n"
+      "  reprise-bench --model=models/embedded\n",
       "reprise-bench");
-  auto* model = app.add_option("--model", flags.model,
-                               "Folder of a checkpoint (config.json, ...)");
-  auto* shape = app.add_option("--shape", flags.shape,
-                               absl::StrCat("Random weights of a shape: ",
-                                            absl::StrJoin(ShapeNames(), ", ")));
-  model->excludes(shape);
-  app.add_option("--weights", flags.weights, "Type that weights are packed in")
-      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
-      ->capture_default_str();
-  app.add_option("--threads", flags.threads, "Threads of the engine")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--seconds", flags.bench.seconds,
-                 "Measuring time of each figure")
-      ->check(CLI::Range(0.0, 600.0))
-      ->capture_default_str();
-  app.add_option("--sessions", flags.bench.decode_sessions,
-                 "Sessions that decode together")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 512))
-      ->capture_default_str();
-  app.add_option("--prefill", flags.bench.prefill_tokens, "Prompt lengths")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  app.add_option("--positions", flags.bench.positions,
-                 "Positions at which one token is timed, ascending")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 10'000'000))
-      ->capture_default_str();
-  app.add_flag("--json", flags.json, "Print JSON instead of a table");
+  AddModelOptions(app, flags);
+  AddMeasuringOptions(app, flags);
   if (const auto code = ParseTool(app, argc, argv)) return *code;
   if (flags.model.empty() && flags.shape.empty()) {
     return UsageError(app, "give --model=DIR or --shape=NAME");
+  }
+  if (flags.sweep == "size" && flags.shape.empty()) {
+    return UsageError(app, "--sweep=size needs --shape=NAME");
   }
   const absl::Status status = Run(flags);
   if (!status.ok()) {

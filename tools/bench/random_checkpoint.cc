@@ -1,88 +1,21 @@
 #include "tools/bench/random_checkpoint.h"
 
+#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
+#include "engine/base/status_macros.h"
+#include "tools/bench/random_vocabulary.h"
 
 namespace reprise::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct TensorSpec {
-  std::string name;
-  std::vector<int64_t> shape;  // [out, in], or [n] for a norm's weight
-};
-
-// A linear-attention model (elu + 1, with the normaliser) in the layout of
-// flash-linear-attention.
-struct LinearAttentionShape {
-  const char* name;
-  int64_t layers;
-  int64_t d_model;
-  int64_t heads;
-  int64_t intermediate;
-  int64_t vocab;
-};
-
-// linear-gpt2 has the width, depth and vocabulary of GPT-2 small, and the
-// gated MLP of 8/3 the width that keeps the parameters of its plain one.
-constexpr LinearAttentionShape kShapes[] = {
-    {"linear-gpt2", 12, 768, 12, 2048, 50257},
-    {"linear-tiny", 2, 128, 2, 256, 512},
-};
-
-Json Config(const LinearAttentionShape& shape) {
-  return {{"model_type", "linear_attn"},
-          {"architectures", {"LinearAttentionForCausalLM"}},
-          {"hidden_size", shape.d_model},
-          {"num_hidden_layers", shape.layers},
-          {"num_heads", shape.heads},
-          {"num_kv_heads", nullptr},
-          {"expand_k", 1.0},
-          {"expand_v", 1.0},
-          {"feature_map", "elu"},
-          {"tie_feature_map_qk", false},
-          {"norm_q", false},
-          {"norm_k", false},
-          {"norm_feature_map", true},
-          {"hidden_act", "swish"},
-          {"hidden_ratio", 4},
-          {"intermediate_size", shape.intermediate},
-          {"norm_eps", 1e-6},
-          {"attn", nullptr},
-          {"tie_word_embeddings", false},
-          {"vocab_size", shape.vocab}};
-}
-
-std::vector<TensorSpec> Tensors(const LinearAttentionShape& shape) {
-  const int64_t d = shape.d_model;
-  const int64_t ff = shape.intermediate;
-  std::vector<TensorSpec> tensors = {
-      {"model.embeddings.weight", {shape.vocab, d}}};
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    const std::string at = absl::StrCat("model.layers.", layer, ".");
-    tensors.push_back({at + "attn_norm.weight", {d}});
-    for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
-      tensors.push_back({absl::StrCat(at, "attn.", name, ".weight"), {d, d}});
-    }
-    tensors.push_back({at + "attn.norm.weight", {d / shape.heads}});
-    tensors.push_back({at + "mlp_norm.weight", {d}});
-    tensors.push_back({at + "mlp.gate_proj.weight", {ff, d}});
-    tensors.push_back({at + "mlp.up_proj.weight", {ff, d}});
-    tensors.push_back({at + "mlp.down_proj.weight", {d, ff}});
-  }
-  tensors.push_back({"model.norm.weight", {d}});
-  tensors.push_back({"lm_head.weight", {shape.vocab, d}});
-  return tensors;
-}
+// No more ids than this are read as raw bytes, without a tokenizer.
+constexpr int64_t kMostByteIds = 512;
 
 int64_t Elements(const TensorSpec& tensor) {
   int64_t elements = 1;
@@ -107,81 +40,97 @@ float NextNormal(uint64_t& state) {
   const int64_t sum =
       static_cast<int64_t>((bits & 0xffff) + ((bits >> 16) & 0xffff) +
                            ((bits >> 32) & 0xffff) + (bits >> 48));
-  return static_cast<float>((sum - kMean) / kStddev);
+  return static_cast<float>((static_cast<double>(sum) - kMean) / kStddev);
+}
+
+float NextNumber(const Distribution& values, uint64_t& state) {
+  if (values.kind == Distribution::Kind::kNormal) {
+    return values.a + values.b * NextNormal(state);
+  }
+  const double share = static_cast<double>(NextRandom(state) >> 11) * 0x1p-53;
+  return values.a + (values.b - values.a) * static_cast<float>(share);
 }
 
 uint16_t ToBf16(float value) {
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
 }
 
-std::vector<uint16_t> RandomTensor(const TensorSpec& tensor, uint64_t& state) {
-  std::vector<uint16_t> values(Elements(tensor));
-  const bool is_norm = tensor.shape.size() == 1;
-  const float scale =
-      is_norm ? 0.1f : 1.0f / std::sqrt(static_cast<float>(tensor.shape[1]));
-  for (uint16_t& value : values) {
-    value = ToBf16((is_norm ? 1.0f : 0.0f) + scale * NextNormal(state));
+void WriteTensor(const TensorSpec& tensor, uint64_t& state,
+                 std::ofstream& file) {
+  // Piece by piece: embeddings can have hundreds of megabytes.
+  constexpr int64_t kPiece = 1 << 16;
+  std::vector<float> numbers;
+  std::vector<uint16_t> halves;
+  for (int64_t left = Elements(tensor); left > 0; left -= kPiece) {
+    numbers.resize(static_cast<size_t>(std::min(left, kPiece)));
+    for (float& number : numbers) number = NextNumber(tensor.values, state);
+    if (tensor.f32) {
+      file.write(reinterpret_cast<const char*>(numbers.data()),
+                 std::ssize(numbers) * 4);
+      continue;
+    }
+    halves.resize(numbers.size());
+    std::transform(numbers.begin(), numbers.end(), halves.begin(), ToBf16);
+    file.write(reinterpret_cast<const char*>(halves.data()),
+               std::ssize(halves) * 2);
   }
-  return values;
 }
 
-absl::Status WriteSafetensors(const std::vector<TensorSpec>& tensors,
-                              const std::string& path) {
-  Json header = Json::object();
+std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors) {
+  // Not ordered_json, which looks through all keys for every new one.
+  nlohmann::json header = {{"__metadata__", {{"format", "pt"}}}};
   int64_t offset = 0;
   for (const TensorSpec& tensor : tensors) {
-    const int64_t end = offset + 2 * Elements(tensor);
-    header[tensor.name] = {{"dtype", "BF16"},
+    const int64_t end = offset + Elements(tensor) * (tensor.f32 ? 4 : 2);
+    header[tensor.name] = {{"dtype", tensor.f32 ? "F32" : "BF16"},
                            {"shape", tensor.shape},
                            {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  ByteWriter prefix;
-  prefix.Put(static_cast<uint64_t>(text.size()));
-  prefix.PutBytes(text);
-  std::ofstream file(path, std::ios::binary);
-  file << prefix.data();
-  uint64_t state = 1;
-  for (const TensorSpec& tensor : tensors) {
-    const std::vector<uint16_t> values = RandomTensor(tensor, state);
-    file.write(reinterpret_cast<const char*>(values.data()),
-               static_cast<std::streamsize>(values.size() * 2));
-  }
+  ByteWriter writer;
+  writer.Put(static_cast<uint64_t>(text.size()));
+  writer.PutBytes(text);
+  return std::string(writer.data());
+}
+
+absl::Status Close(std::ofstream& file, const std::string& path) {
   file.close();
-  if (!file) {
-    return absl::UnavailableError(absl::StrCat("cannot write ", path));
-  }
-  return absl::OkStatus();
+  if (file) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write ", path));
+}
+
+absl::Status WriteText(const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  return Close(file, path);
 }
 
 }  // namespace
 
-std::vector<std::string> ShapeNames() {
-  std::vector<std::string> names;
-  for (const LinearAttentionShape& shape : kShapes) {
-    names.push_back(shape.name);
-  }
-  return names;
-}
-
-absl::Status WriteRandomCheckpoint(std::string_view shape_name,
+absl::Status WriteRandomCheckpoint(std::string_view name,
+                                   const ShapeChange& change,
                                    const std::string& dir) {
-  for (const LinearAttentionShape& shape : kShapes) {
-    if (shape_name != shape.name) continue;
-    std::ofstream config(dir + "/config.json");
-    config << Config(shape).dump(2) << "\n";
-    config.close();
-    if (!config) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot write ", dir, "/config.json"));
-    }
-    return WriteSafetensors(Tensors(shape), dir + "/model.safetensors");
+  ASSIGN_OR_RETURN(const ModelShape shape, MakeShape(name, change));
+  RETURN_IF_ERROR(WriteText(dir + "/config.json", shape.config.dump(2) + "\n"));
+  const auto vocab_size = shape.config.at("vocab_size").get<int64_t>();
+  if (shape.vocabulary == Vocabulary::kRwkv) {
+    // The name under which other programs look for it.
+    RETURN_IF_ERROR(WriteText(dir + "/rwkv_vocab_v20230424.txt",
+                              RwkvVocabulary(vocab_size)));
+  } else if (vocab_size > kMostByteIds) {
+    RETURN_IF_ERROR(
+        WriteText(dir + "/tokenizer.json", BytePairTokenizerJson(vocab_size)));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--shape=", ToAbsl(shape_name), " is not one of ",
-                   absl::StrJoin(ShapeNames(), ", ")));
+  const std::string path = dir + "/model.safetensors";
+  std::ofstream file(path, std::ios::binary);
+  file << SafetensorsHeader(shape.tensors);
+  uint64_t state = 1;
+  for (const TensorSpec& tensor : shape.tensors) {
+    WriteTensor(tensor, state, file);
+  }
+  return Close(file, path);
 }
 
 }  // namespace reprise::bench
