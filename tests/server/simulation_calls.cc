@@ -91,6 +91,7 @@ void Simulation::CheckMade(const Called& called, MadeBy by) {
   for (const int64_t i : called.made) {
     const MadeRevision& made = Made(i);
     EXPECT_EQ(made.by, by);
+    EXPECT_EQ(made.request_id, "") << "no request made it";
     static const MadeRevision kEmpty;
     const MadeRevision& from = made.from < 0 ? kEmpty : Made(made.from);
     EXPECT_EQ(made.state.Hash(), from.state.Hash());
