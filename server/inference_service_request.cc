@@ -297,6 +297,37 @@ absl::StatusOr<SessionPage> ListPage(SessionManager& sessions,
   return page;
 }
 
+absl::StatusOr<SealOptions> ToSealOptions(const v1::SealOptions& options,
+                                          const std::string& field) {
+  SealOptions seal;
+  seal.encoding.zstd = options.zstd();
+  switch (options.elements()) {
+    case v1::STATE_ELEMENTS_UNSPECIFIED:
+    case v1::STATE_ELEMENTS_F32:
+      break;
+    case v1::STATE_ELEMENTS_BF16:
+      seal.encoding.elements = StateEncoding::kBf16;
+      break;
+    default:
+      return Invalid(field + ".elements", static_cast<int>(options.elements()),
+                     " is not a StateElements");
+  }
+  if (options.has_ttl_ms()) {
+    RETURN_IF_ERROR(
+        ValidateTtl(options.ttl_ms(), field + ".ttl_ms", /*least=*/1));
+    seal.ttl_ms = static_cast<int64_t>(options.ttl_ms());
+  }
+  return seal;
+}
+
+absl::Status ValidateTtl(uint64_t ttl_ms, std::string_view field,
+                         uint64_t least) {
+  // A hundred years: far from where milliseconds since 1970 overflow.
+  constexpr uint64_t kMaxTtlMs = uint64_t{100} * 365 * 24 * 3'600'000;
+  if (ttl_ms >= least && ttl_ms <= kMaxTtlMs) return absl::OkStatus();
+  return Invalid(field, ttl_ms, " is not in [", least, ", ", kMaxTtlMs, "]");
+}
+
 absl::Status ValidateTokenIds(std::span<const int32_t> ids,
                               std::string_view field, int64_t vocab_size) {
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -59,6 +59,15 @@ std::optional<uint64_t> ExpectedRevisionOf(const Request& request) {
   return request.expected_revision();
 }
 
+// What a SealOptions asks for, its field named `field`. InvalidArgument.
+absl::StatusOr<SealOptions> ToSealOptions(const v1::SealOptions& options,
+                                          const std::string& field);
+
+// InvalidArgument, naming the field and the range, for a time to live below
+// `least` or beyond a hundred years.
+absl::Status ValidateTtl(uint64_t ttl_ms, std::string_view field,
+                         uint64_t least);
+
 // InvalidArgument, naming the first id that is not in the vocabulary.
 absl::Status ValidateTokenIds(std::span<const int32_t> ids,
                               std::string_view field, int64_t vocab_size);

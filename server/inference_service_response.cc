@@ -74,6 +74,8 @@ v1::ResumeSource ToProto(ResumeSource source) {
       return v1::RESUME_SOURCE_MEMORY;
     case ResumeSource::kStore:
       return v1::RESUME_SOURCE_STORE;
+    case ResumeSource::kClient:
+      return v1::RESUME_SOURCE_CLIENT;
     case ResumeSource::kPrefix:
       return v1::RESUME_SOURCE_PREFIX;
   }
@@ -204,6 +206,20 @@ void FillCheckpoints(const StoredSession& stored, v1::Session& out) {
     to.set_snapshot_bytes(from.snapshot_bytes);
     to.set_unix_ms(from.unix_ms);
   }
+}
+
+void Fill(const SealedState& sealed, v1::SnapshotInfo& out) {
+  const SealLabel& label = sealed.label;
+  out.set_session_id(label.session);
+  out.set_revision(label.revision);
+  out.set_tokens(sealed.tokens);
+  out.set_sealed_bytes(sealed.bytes.size());
+  if (label.expires_unix_ms != 0) {
+    out.set_expires_unix_ms(label.expires_unix_ms);
+  }
+  out.set_elements(sealed.encoding.exact() ? v1::STATE_ELEMENTS_F32
+                                           : v1::STATE_ELEMENTS_BF16);
+  out.set_zstd(sealed.encoding.zstd);
 }
 
 void Fill(const ServiceContext& context, v1::Model& out) {

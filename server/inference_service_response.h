@@ -7,6 +7,7 @@
 
 #include "engine/tokenizer.h"
 #include "proto/inference.pb.h"
+#include "server/client_states.h"
 #include "server/inference_service_context.h"
 
 namespace reprise {
@@ -38,6 +39,7 @@ void Fill(const RequestTimings& from, v1::Timings& to);
 // All but the list of checkpoints, which would make pages of sessions large.
 void Fill(const SessionInfo& info, v1::Session& out);
 void FillCheckpoints(const StoredSession& stored, v1::Session& out);
+void Fill(const SealedState& sealed, v1::SnapshotInfo& out);
 void Fill(const ServiceContext& context, v1::Model& out);
 
 }  // namespace reprise

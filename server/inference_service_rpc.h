@@ -29,16 +29,6 @@ grpc::ServerUnaryReactor* RunUnary(ServiceContext& context, Executor& executor,
 grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* rpc,
                                       const absl::Status& status);
 
-// A stream to the client that ends at once with an error. Deletes itself.
-template <typename Response>
-class RefusedWriter final : public grpc::ServerWriteReactor<Response> {
- public:
-  explicit RefusedWriter(const absl::Status& status) {
-    this->Finish(ToGrpcStatus(status));
-  }
-  void OnDone() override { delete this; }
-};
-
 // Why a call ended early, seen from the server: its deadline, or the client.
 // Valid until the call is done.
 CancelCause CauseOfCancel(const grpc::CallbackServerContext& rpc,

@@ -1,38 +1,20 @@
 // The Sessions service. The session manager does the work, on the executor.
 #include <cstdint>
-#include <random>
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "server/client_states.h"
 #include "server/inference_service.h"
 #include "server/inference_service_append.h"
+#include "server/inference_service_export.h"
+#include "server/inference_service_import.h"
 #include "server/inference_service_request.h"
 #include "server/inference_service_response.h"
 #include "server/inference_service_rpc.h"
 
 namespace reprise {
 namespace {
-
-// A hundred years: far from where milliseconds since 1970 overflow.
-constexpr uint64_t kMaxTtlMs = uint64_t{100} * 365 * 24 * 3'600'000;
-
-// 16 random bytes in hexadecimal.
-std::string DrawSessionId() {
-  std::random_device device;
-  std::string id;
-  for (int i = 0; i < 2; ++i) {
-    id += FingerprintText((static_cast<uint64_t>(device()) << 32) | device());
-  }
-  return id;
-}
-
-absl::Status ValidateTtl(uint64_t ttl_ms, uint64_t least) {
-  if (ttl_ms >= least && ttl_ms <= kMaxTtlMs) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "ttl_ms: ", ttl_ms, " is not in [", least, ", ", kMaxTtlMs, "]"));
-}
 
 // Fills the response of a call that answers with a session.
 absl::Status Answer(const absl::StatusOr<SessionInfo>& info,
@@ -58,7 +40,8 @@ grpc::ServerUnaryReactor* SessionsService::Create(
             request->has_id() ? request->id() : DrawSessionId();
         RETURN_IF_ERROR(ValidateSessionId(id, "id"));
         if (request->has_ttl_ms()) {
-          RETURN_IF_ERROR(ValidateTtl(request->ttl_ms(), /*least=*/1));
+          RETURN_IF_ERROR(
+              ValidateTtl(request->ttl_ms(), "ttl_ms", /*least=*/1));
         }
         const auto ttl_ms = static_cast<int64_t>(request->ttl_ms());
         if (!request->has_preset()) {
@@ -188,7 +171,8 @@ grpc::ServerUnaryReactor* SessionsService::Touch(
         RETURN_IF_ERROR(ValidateSessionId(request->id(), "id"));
         std::optional<int64_t> ttl_ms;
         if (request->has_ttl_ms()) {
-          RETURN_IF_ERROR(ValidateTtl(request->ttl_ms(), /*least=*/0));
+          RETURN_IF_ERROR(
+              ValidateTtl(request->ttl_ms(), "ttl_ms", /*least=*/0));
           ttl_ms = static_cast<int64_t>(request->ttl_ms());
         }
         return Answer(context_.sessions.Touch(Key(request->id()), ttl_ms),
@@ -196,25 +180,16 @@ grpc::ServerUnaryReactor* SessionsService::Touch(
       });
 }
 
-// ---- Not built yet ----------------------------------------------------------
+// ---- Sealed bytes -----------------------------------------------------------
 
 grpc::ServerWriteReactor<v1::SnapshotChunk>* SessionsService::Export(
-    grpc::CallbackServerContext*, const v1::ExportSessionRequest*) {
-  return new RefusedWriter<v1::SnapshotChunk>(
-      absl::UnimplementedError("Export is not built yet"));
+    grpc::CallbackServerContext* rpc, const v1::ExportSessionRequest* request) {
+  return ExportCall::Start(context_, rpc, request);
 }
 
 grpc::ServerReadReactor<v1::SnapshotChunk>* SessionsService::Import(
-    grpc::CallbackServerContext*, v1::Session*) {
-  class Refused final : public grpc::ServerReadReactor<v1::SnapshotChunk> {
-   public:
-    void OnDone() override { delete this; }
-  };
-  const absl::Status status =
-      absl::UnimplementedError("Import is not built yet");
-  auto* reactor = new Refused();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
+    grpc::CallbackServerContext* rpc, v1::Session* response) {
+  return ImportCall::Start(context_, rpc, response);
 }
 
 }  // namespace reprise

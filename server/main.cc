@@ -44,6 +44,7 @@
 #include "server/option_values.h"
 #include "server/options.h"
 #include "server/scheduler.h"
+#include "server/seal_keys.h"
 #include "server/session_manager.h"
 #include "server/signal_watcher.h"
 #include "server/store/snapshot_store.h"
@@ -173,6 +174,7 @@ class Server {
   const Clock& clock_ = Clock::Real();
   std::unique_ptr<Listener> listener_;  // until rpc_ has it
   std::unique_ptr<SnapshotStore> store_;
+  std::shared_ptr<const SealKeys> seal_keys_;  // shared: with the sessions
   std::unique_ptr<EngineThread> engine_thread_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -199,6 +201,7 @@ absl::Status Server::Start(SignalWatcher& signals) {
                  "choose another with --metrics-listen"));
   RETURN_IF_ERROR(BindThePort());
   RETURN_IF_ERROR(LookAtModel());
+  ASSIGN_OR_RETURN(seal_keys_, OpenSealKeys(options_.seal_keys));
   RETURN_IF_ERROR(OpenTheStore());
   RETURN_IF_ERROR(LoadModel(signals));
   RETURN_IF_ERROR(MakeSessions());
@@ -293,6 +296,8 @@ absl::Status Server::MakeSessions() {
   manager.checkpoint_bytes = options_.checkpoint_bytes;
   manager.max_tenant_sessions = options_.max_tenant_sessions;
   manager.max_tenant_bytes = options_.max_tenant_bytes;
+  manager.seal_keys = seal_keys_;
+  manager.seal_ttl_ms = options_.seal_ttl_ms;
   absl::StatusOr<std::unique_ptr<SessionManager>> sessions =
       SessionManager::Create(model_.fingerprints, engine_->layout(),
                              model_.vocab_size, *store_, metrics_, clock_,

@@ -17,8 +17,8 @@ namespace reprise {
 template <size_t N>
 using Names = std::array<std::string_view, N>;
 
-inline constexpr Names<5> kSources = {"cold", "slot", "memory", "store",
-                                      "prefix"};
+inline constexpr Names<6> kSources = {"cold",  "slot",   "memory",
+                                      "store", "client", "prefix"};
 inline constexpr Names<4> kPrefixMisses = {"short", "unknown", "not_kept",
                                            "logprobs"};
 inline constexpr Names<6> kFinishReasons = {
@@ -28,10 +28,10 @@ inline constexpr Names<7> kRejectReasons = {
     "session_busy", "too_large",     "unauthenticated"};
 inline constexpr Names<5> kCancelCauses = {"client", "deadline", "disconnect",
                                            "slow_reader", "shutdown"};
-inline constexpr Names<11> kSessionOps = {
-    "create", "acquire", "commit", "suspend", "resume", "fork",
-    "delete", "touch",   "expire", "rewind",  "repeat"};
-inline constexpr Names<2> kSnapshotOps = {"read", "write"};
+inline constexpr Names<13> kSessionOps = {
+    "create", "acquire", "commit", "suspend", "resume", "fork",  "delete",
+    "touch",  "expire",  "rewind", "repeat",  "export", "import"};
+inline constexpr Names<3> kSnapshotOps = {"read", "write", "open"};
 inline constexpr Names<9> kSnapshotFailures = {
     "checksum",  "seal", "version", "model_mismatch", "shape",
     "nonfinite", "io",   "nospace", "truncated"};
@@ -43,7 +43,9 @@ inline constexpr Names<2> kTokenSources = {"computed", "cached"};
 // dashboard does not change with the store that is configured.
 inline constexpr Names<2> kTiers = {"memory", "store"};
 inline constexpr Names<3> kByteTiers = {"memory", "store", "prefix"};
-inline constexpr Names<3> kResumeTiers = {"slot", "memory", "store"};
+inline constexpr Names<4> kResumeTiers = {"slot", "memory", "store", "client"};
+// How a state is written: its elements, and whether they are compressed.
+inline constexpr Names<4> kEncodings = {"f32", "f32_zstd", "bf16", "bf16_zstd"};
 
 template <typename Enum>
 constexpr size_t Index(Enum value) {

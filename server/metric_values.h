@@ -9,7 +9,7 @@
 namespace reprise {
 
 // Where a session's state came from for a turn.
-enum class ResumeSource { kNone, kSlot, kMemory, kStore, kPrefix };
+enum class ResumeSource { kNone, kSlot, kMemory, kStore, kClient, kPrefix };
 
 // Why no state of a prompt's beginning was found: it has no whole tile and a
 // token more; no prompt began so lately; one did, but its state is not kept;
@@ -55,10 +55,13 @@ enum class SessionOp {
   kTouch,
   kExpire,
   kRewind,
-  kRepeat
+  kRepeat,
+  kExport,
+  kImport
 };
 
-enum class SnapshotOp { kRead, kWrite };
+// kOpen: of what clients send.
+enum class SnapshotOp { kRead, kWrite, kOpen };
 enum class SnapshotFailure {
   kChecksum,
   kSeal,

@@ -155,21 +155,23 @@ struct Metrics::Impl {
     }
     return children;
   }();
-  Histograms<4> resume_seconds = [this] {
-    const Histograms<3> tiers =
+  Histograms<5> resume_seconds = [this] {
+    const Histograms<4> tiers =
         r.Each(r.HistogramFamily("reprise_session_resume_seconds",
                                  "Bringing a session's state to its slot."),
                "tier", kResumeTiers, {}, StoreSeconds());
-    return Histograms<4>{nullptr, tiers[0], tiers[1], tiers[2]};
+    return Histograms<5>{nullptr, tiers[0], tiers[1], tiers[2], tiers[3]};
   }();
   Histograms<2> write_seconds =
       r.Each(r.HistogramFamily("reprise_snapshot_write_seconds",
                                "Writing a session's snapshot."),
              "tier", kTiers, {}, StoreSeconds());
-  Histogram& snapshot_bytes =
+  Histograms<kEncodings.size()> snapshot_bytes = r.Each(
       r.HistogramFamily("reprise_snapshot_size_bytes",
-                        "Size of a snapshot written to the store.", model)
-          .Add({{"encoding", "f32"}}, SnapshotBytes());
+                        "Size of a snapshot written to the store or given to "
+                        "a client.",
+                        model),
+      "encoding", kEncodings, {}, SnapshotBytes());
   Gauges<kByteTiers.size()> store_bytes =
       r.Each(r.GaugeFamily("reprise_snapshot_store_bytes",
                            "Bytes of all snapshots in a tier, about."),
@@ -384,9 +386,13 @@ void Metrics::ObserveResume(ResumeSource source, double seconds) {
 void Metrics::ObserveSnapshotWrite(std::string_view tier, double seconds,
                                    int64_t bytes) {
   impl_->write_seconds[TierIndex(tier)]->Observe(seconds);
-  if (tier == "store") {
-    impl_->snapshot_bytes.Observe(static_cast<double>(bytes));
-  }
+  if (tier == "store") ObserveSnapshotSize({}, bytes);
+}
+
+void Metrics::ObserveSnapshotSize(const SnapshotEncoding& encoding,
+                                  int64_t bytes) {
+  const size_t index = (encoding.exact() ? 0 : 2) + (encoding.zstd ? 1 : 0);
+  impl_->snapshot_bytes[index]->Observe(static_cast<double>(bytes));
 }
 
 void Metrics::CountSnapshotFailure(SnapshotOp op, SnapshotFailure reason) {

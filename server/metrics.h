@@ -67,6 +67,8 @@ class Metrics {
   // kind of store it is; of SetSnapshotStore also "prefix".
   void ObserveSnapshotWrite(std::string_view tier, double seconds,
                             int64_t bytes);
+  // Of one for a client; those for the store are observed with the write.
+  void ObserveSnapshotSize(const SnapshotEncoding& encoding, int64_t bytes);
   void CountSnapshotFailure(SnapshotOp op, SnapshotFailure reason);
   void SetSnapshotStore(std::string_view tier, double bytes, double capacity);
   void SetStatePoolUsed(double ratio);

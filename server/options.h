@@ -48,6 +48,9 @@ struct ServerOptions {
   // What a tenant may have in the store; 0 = no limit of its own.
   int64_t max_tenant_sessions = 0;
   int64_t max_tenant_bytes = 0;
+  std::string seal_keys;    // a file (seal_keys.h); empty: keys of this process
+  int64_t seal_ttl_ms = 0;  // seals hold no longer than this; 0 = no end
+  int64_t sealed_memory_bytes = int64_t{256} << 20;  // to and from clients
   // Tokens of one session, of a model whose state grows with them; 0 = as many
   // as the model was made for, at most StateLayout::kDefaultMaxContext.
   int64_t max_context = 0;

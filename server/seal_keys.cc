@@ -14,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/log.h"
 #include "engine/base/status_macros.h"
 
 namespace reprise {
@@ -213,6 +214,22 @@ const SealKey* SealKeys::Find(std::string_view id) const {
     if (key.id == id) return &key;
   }
   return nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<SealKeys>> OpenSealKeys(
+    const std::string& path) {
+  if (path.empty()) {
+    LogInfo("no --seal-keys: sealed snapshots open in this process only");
+    return SealKeys::Ephemeral();
+  }
+  absl::StatusOr<std::unique_ptr<SealKeys>> keys = SealKeys::Load(path);
+  if (!keys.ok()) {
+    return absl::Status(keys.status().code(),
+                        absl::StrCat("--seal-keys: ", keys.status().message()));
+  }
+  LogInfo("seal keys loaded",
+          {{"keys", (*keys)->size()}, {"seals_with", (*keys)->sealing().id}});
+  return keys;
 }
 
 }  // namespace reprise

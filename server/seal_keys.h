@@ -61,6 +61,10 @@ class SealKeys {
   bool ephemeral_ = false;
 };
 
+// The keys of the file that --seal-keys names or, if that is empty, drawn ones;
+// says in the log which. The errors of Load, which name the option.
+absl::StatusOr<std::unique_ptr<SealKeys>> OpenSealKeys(const std::string& path);
+
 }  // namespace reprise
 
 #endif  // SERVER_SEAL_KEYS_H_

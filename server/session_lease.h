@@ -49,6 +49,7 @@ class SessionLease {
   explicit operator bool() const { return manager_ != nullptr; }
 
  private:
+  friend class ClientStates;
   friend class SessionManager;
   SessionManager* manager_ = nullptr;
   SessionKey key_;  // id empty: stateless

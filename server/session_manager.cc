@@ -8,6 +8,8 @@
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
+#include "server/client_states.h"
+#include "server/seal.h"
 #include "server/session_manager_impl.h"
 
 namespace reprise {
@@ -15,13 +17,11 @@ namespace {
 
 constexpr size_t kMaxIdLength = 128;
 
-uint64_t NumTokens(const SessionRecord& record) {
-  return static_cast<uint64_t>(record.position) +
-         (record.pending_token.has_value() ? 1 : 0);
-}
-
 SnapshotFailure FailureOf(const absl::Status& status) {
   if (IsNoSpace(status)) return SnapshotFailure::kNoSpace;
+  if (const auto failure = SealFailureOf(status); failure.has_value()) {
+    return *failure;
+  }
   switch (SnapshotFaultOf(status).value_or(SnapshotFault::kChecksum)) {
     case SnapshotFault::kTruncated:
       return SnapshotFailure::kTruncated;
@@ -41,6 +41,11 @@ SnapshotFailure FailureOf(const absl::Status& status) {
 }
 
 }  // namespace
+
+uint64_t NumTokens(const SessionRecord& record) {
+  return static_cast<uint64_t>(record.position) +
+         (record.pending_token.has_value() ? 1 : 0);
+}
 
 absl::Status ValidateSessionId(std::string_view id, std::string_view field) {
   constexpr std::string_view kAllowed =
@@ -123,12 +128,14 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     const Clock& clock, const SessionManagerOptions& options) {
   if (options.memory_tier_bytes < 0 || options.idle_timeout_ms <= 0 ||
       options.max_sessions <= 0 || options.checkpoint_bytes < 0 ||
-      options.max_tenant_sessions < 0 || options.max_tenant_bytes < 0) {
+      options.max_tenant_sessions < 0 || options.max_tenant_bytes < 0 ||
+      options.seal_ttl_ms < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "memory_tier_bytes is ", options.memory_tier_bytes,
         ", checkpoint_bytes is ", options.checkpoint_bytes,
         ", max_tenant_sessions is ", options.max_tenant_sessions,
-        " and max_tenant_bytes is ", options.max_tenant_bytes,
+        ", max_tenant_bytes is ", options.max_tenant_bytes,
+        " and seal_ttl_ms is ", options.seal_ttl_ms,
         ", must not be negative; idle_timeout_ms is ", options.idle_timeout_ms,
         " and max_sessions is ", options.max_sessions, ", must be positive"));
   }
@@ -139,7 +146,14 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
                                      metrics, clock, options, std::move(pool));
   impl->num_stored = static_cast<int64_t>(usage.sessions);
   impl->UpdateGauges();
-  return std::unique_ptr<SessionManager>(new SessionManager(std::move(impl)));
+  std::unique_ptr<SessionManager> sessions(new SessionManager(std::move(impl)));
+  std::shared_ptr<const SealKeys> keys = options.seal_keys;
+  if (keys == nullptr) {
+    ASSIGN_OR_RETURN(keys, SealKeys::Ephemeral());
+  }
+  sessions->client_states_ = std::make_unique<ClientStates>(
+      *sessions, std::move(keys), options.seal_ttl_ms);
+  return sessions;
 }
 
 SessionManager::SessionManager(std::unique_ptr<Impl> impl)
@@ -221,13 +235,23 @@ absl::StatusOr<SessionLease> SessionManager::AcquirePreset(
   impl_->CountFailure(SnapshotOp::kRead, status);
   RETURN_IF_ERROR(status);
   ASSIGN_OR_RETURN(StateSlot slot, impl_->AcquireSlot());
-  SessionLease lease;
-  ASSIGN_OR_RETURN(lease.record_,
+  ASSIGN_OR_RETURN(SessionRecord record,
                    impl_->Decode(preset, snapshot, stored.revision, slot));
+  return MakeStateless(std::move(slot), std::move(record), ResumeSource::kStore,
+                       "preset " + preset.id, start_ns);
+}
+
+// Begun at `start_ns`, with a state from somewhere.
+SessionLease SessionManager::MakeStateless(StateSlot slot, SessionRecord record,
+                                           ResumeSource source,
+                                           const std::string& reason,
+                                           int64_t start_ns) {
+  SessionLease lease;
   lease.manager_ = this;
   lease.slot_ = std::move(slot);
-  lease.source_ = ResumeSource::kStore;
-  lease.resume_reason_ = "preset " + preset.id;
+  lease.record_ = std::move(record);
+  lease.source_ = source;
+  lease.resume_reason_ = reason;
   impl_->UpdateGauges();
   const int64_t ns = impl_->clock.MonotonicNs() - start_ns;
   lease.resume_us_ = ns / 1000;
@@ -335,12 +359,20 @@ int64_t SessionManager::num_free_slots() const {
 
 void SessionManager::Impl::CountFailure(SnapshotOp op,
                                         const absl::Status& status) {
-  if (absl::IsUnavailable(status) || absl::IsDataLoss(status) ||
-      SnapshotFaultOf(status).has_value()) {
-    LogError(op == SnapshotOp::kRead ? "a snapshot could not be read"
-                                     : "a snapshot could not be written",
-             {{"reason", FromAbsl(status.message())}});
-    metrics.CountSnapshotFailure(op, FailureOf(status));
+  if (!absl::IsUnavailable(status) && !absl::IsDataLoss(status) &&
+      !SnapshotFaultOf(status).has_value() &&
+      !SealFailureOf(status).has_value()) {
+    return;
+  }
+  metrics.CountSnapshotFailure(op, FailureOf(status));
+  const LogFields fields = {{"reason", FromAbsl(status.message())}};
+  switch (op) {
+    case SnapshotOp::kRead:
+      return LogError("a snapshot could not be read", fields);
+    case SnapshotOp::kWrite:
+      return LogError("a snapshot could not be written", fields);
+    case SnapshotOp::kOpen:  // a client's fault
+      return LogDebug("a client's snapshot was refused", fields);
   }
 }
 

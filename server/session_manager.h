@@ -15,7 +15,6 @@
 #ifndef SERVER_SESSION_MANAGER_H_
 #define SERVER_SESSION_MANAGER_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,12 +36,14 @@
 
 namespace reprise {
 
-// Thread-safe. Functions block on the store where they say so; run those on an
-// Executor. No lock is held over store calls, encoding or decoding: a session
+class ClientStates;
+
+// Thread-safe. Functions that block on the store say so; run those on an
+// Executor. No lock is held over the store, encoding or decoding: a session
 // being worked on is claimed instead (session_table.h). While a turn has it,
-// others get Aborted; while it is suspended, forked, deleted or touched, which
-// takes milliseconds, they wait. A session whose TTL has passed does not exist,
-// except while a turn runs on it: its commit renews the TTL.
+// others get Aborted; while it is suspended, deleted or touched, they wait. A
+// session whose TTL has passed does not exist, except while a turn runs on it:
+// its commit renews the TTL.
 class SessionManager {
  public:
   // `layout`, `store`, `metrics` and `clock` must outlive the manager. All
@@ -72,8 +73,8 @@ class SessionManager {
   // A zeroed slot and an empty record. Evicts an idle session if need be; does
   // not block on the store. ResourceExhausted if every slot is leased.
   absl::StatusOr<SessionLease> AcquireStateless();
-  // The same with the state of a preset, which is read from the store. NotFound
-  // if there is none; the errors of the store and of a snapshot as Acquire.
+  // The same with the state of a preset, read from the store. NotFound; errors
+  // of the store and of a snapshot as Acquire.
   absl::StatusOr<SessionLease> AcquirePreset(const SessionKey& preset);
 
   // Writes the lease's state as revision + 1 and returns that revision; the
@@ -82,16 +83,15 @@ class SessionManager {
   // the store failed, and then the turn may be stored all the same (an answer
   // that was lost): read the session's revision before repeating it; Internal
   // if the session cannot be stored (CheckSession), as when the state has
-  // overflowed. CHECKs that the lease is not stateless.
-  //
-  // `outcome`, if the request has an id, is stored with it in the same write.
+  // overflowed. CHECKs that the lease is not stateless. `outcome`, if the
+  // request has an id, is stored with it in the same write.
   absl::StatusOr<uint64_t> Commit(SessionLease lease,
                                   const TurnOutcome& outcome = {});
 
   // The functions behind the Sessions service; all may block on the store.
   // NotFound if there is no such session; Unavailable and DataLoss from the
-  // store. New sessions: AlreadyExists; ResourceExhausted if there are
-  // too many.
+  // store. New sessions: AlreadyExists; ResourceExhausted if there are too
+  // many.
   absl::StatusOr<SessionInfo> CreateSession(const SessionKey& key,
                                             int64_t ttl_ms);
   absl::StatusOr<SessionInfo> Get(const SessionKey& key);
@@ -107,12 +107,11 @@ class SessionManager {
                                    std::optional<uint64_t> expected_revision,
                                    std::optional<int64_t> ttl_ms = {});
   // Goes back to an earlier revision: a commit of its own, whose state is that
-  // revision's, bit for bit. The session is resident then. Revision 0, the
-  // empty session, is always there; OutOfRange, naming the others that are
-  // kept, for one that is not. Aborted if a turn is running or at another
-  // revision than the expected one; ResourceExhausted and the errors of a
-  // snapshot as Acquire. On an error the session is as it was, but for
-  // Unavailable, as Commit.
+  // revision's, bit for bit. The session is resident then. OutOfRange, naming
+  // those that are kept, for one that is not; 0, the empty session, always is.
+  // Aborted if a turn is running or at another revision than the expected one;
+  // ResourceExhausted and the errors of a snapshot as Acquire. On an error the
+  // session is as it was, but for Unavailable, as Commit.
   absl::StatusOr<SessionInfo> Rewind(const SessionKey& key, uint64_t revision,
                                      std::optional<uint64_t> expected_revision);
   // Aborted if a turn is running.
@@ -122,27 +121,29 @@ class SessionManager {
   absl::StatusOr<SessionInfo> Touch(const SessionKey& key,
                                     std::optional<int64_t> ttl_ms);
 
-  // Suspends sessions that were idle for too long and deletes expired ones;
-  // call it every second or so. Blocks on the store.
+  // Suspends idle sessions, deletes expired ones; for every second or so.
+  // Blocks on the store.
   void Sweep();
-  // Suspends all resident sessions; for shutting down.
-  void SuspendAll();
+  void SuspendAll();  // all resident sessions; for shutting down
 
+  // Sessions as sealed bytes; client_states.h.
+  ClientStates& client_states() { return *client_states_; }
   int64_t num_slots() const;
   int64_t num_free_slots() const;  // neither leased nor resident
 
  private:
+  friend class ClientStates;
   friend class SessionLease;
   struct Impl;
   explicit SessionManager(std::unique_ptr<Impl> impl);
   void Release(SessionLease& lease);
+  SessionLease MakeStateless(StateSlot slot, SessionRecord record,
+                             ResumeSource source, const std::string& reason,
+                             int64_t start_ns);
 
   std::unique_ptr<Impl> impl_;
+  std::unique_ptr<ClientStates> client_states_;
 };
-
-// Whether Acquire or AcquireStateless failed because every slot is leased. That
-// passes; the ResourceExhausted of too many sessions does not.
-bool IsOutOfSlots(const absl::Status& status);
 
 }  // namespace reprise
 

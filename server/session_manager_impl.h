@@ -1,6 +1,5 @@
-// What SessionManager is made of, for its source files alone:
-// session_manager.cc (turns), session_loading.cc, session_rewind.cc,
-// session_upkeep.cc.
+// What SessionManager is made of, for its source files alone (session_*.cc),
+// and client_states.cc.
 #ifndef SERVER_SESSION_MANAGER_IMPL_H_
 #define SERVER_SESSION_MANAGER_IMPL_H_
 
@@ -75,16 +74,17 @@ struct SessionManager::Impl {
 
   // -- session_upkeep.cc --
 
-  // ResourceExhausted if there are max_sessions. Nothing is reserved: sessions
-  // that are being made at the same moment all see the same room, and turns
-  // that make one are counted when they commit. So the limit may be passed by
-  // as many as are made at once, at most the slots and the executor's threads.
-  // It keeps the disk from filling without end, for which that is near enough,
-  // and num_stored counts them, so that no more follow.
+  // ResourceExhausted if there are max_sessions. Nothing is reserved, and turns
+  // are counted when they commit: the limit may be passed by as many as are
+  // made at once. It keeps the disk from filling, for which that is enough.
   absl::Status CheckRoomForOne() const;
-  // ResourceExhausted if the tenant has all the bytes that it may have or, for
-  // a new session, sessions. Reserves nothing either. Errors of the store.
+  // ResourceExhausted if the tenant has all the bytes, or for a new session
+  // the sessions, that it may have. Nothing is reserved. Errors of the store.
   absl::Status CheckQuota(const std::string& tenant, bool new_session);
+  // As it was committed last. NotFound, Aborted, and errors of the store.
+  absl::Status ReadCommitted(const SessionKey& key,
+                             std::optional<uint64_t> expected_revision,
+                             StoredSession* stored, std::string* snapshot);
   absl::StatusOr<SessionInfo> PutNew(const SessionKey& key,
                                      StoredSession stored,
                                      const std::string& snapshot,
@@ -137,6 +137,8 @@ struct SessionManager::Impl {
 // Aborted, naming both, unless they are equal or none is expected.
 absl::Status CheckExpectedRevision(const SessionKey& key, uint64_t revision,
                                    std::optional<uint64_t> expected);
+
+uint64_t NumTokens(const SessionRecord& record);  // of the conversation
 
 // From the session's TTL.
 void RenewExpiry(int64_t now_unix_ms, StoredSession& stored);

@@ -3,14 +3,18 @@
 #define SERVER_SESSION_TYPES_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "engine/state/snapshot.h"
 #include "server/store/snapshot_store.h"
 
 namespace reprise {
+
+class SealKeys;
 
 enum class SessionPlace { kActive, kResident, kMemory, kSuspended };
 
@@ -39,6 +43,12 @@ inline SessionKey PresetKey(const std::string& tenant,
   return {tenant + "/presets", name};
 }
 
+// How a state is written and sealed for a client.
+struct SealOptions {
+  SnapshotEncoding encoding;
+  std::optional<int64_t> ttl_ms;  // then it is not taken back; 0 = as none
+};
+
 struct SessionManagerOptions {
   int64_t num_slots = 64;                    // leased and resident together
   int64_t memory_tier_bytes = 256 << 20;     // snapshots in memory
@@ -48,11 +58,19 @@ struct SessionManagerOptions {
   // What each tenant may have in the store; 0 = no limit of its own.
   int64_t max_tenant_sessions = 0;
   int64_t max_tenant_bytes = 0;
+  // For states in the hands of clients. Null: keys of this process alone.
+  // shared: with whoever loaded them, to tell of them.
+  std::shared_ptr<const SealKeys> seal_keys = nullptr;
+  int64_t seal_ttl_ms = 0;  // the longest time that a seal holds; 0 = no end
 };
 
 // InvalidArgument, naming the rule, unless `id` is 1..128 characters of
 // A-Z a-z 0-9 . _ - and does not start with a dot. `field` is the request's.
 absl::Status ValidateSessionId(std::string_view id, std::string_view field);
+
+// Whether a lease was refused because every slot is leased. That passes; the
+// ResourceExhausted of too many sessions does not.
+bool IsOutOfSlots(const absl::Status& status);
 
 }  // namespace reprise
 

@@ -112,19 +112,24 @@ absl::StatusOr<SessionInfo> SessionManager::CreateSession(const SessionKey& key,
   return info;
 }
 
+absl::Status SessionManager::Impl::ReadCommitted(
+    const SessionKey& key, std::optional<uint64_t> expected_revision,
+    StoredSession* stored, std::string* snapshot) {
+  const absl::Status status = store.Get(key, stored, snapshot);
+  CountFailure(SnapshotOp::kRead, status);
+  RETURN_IF_ERROR(status);
+  if (Expired(*stored) && Place(key) != SessionPlace::kActive) {
+    return NoSuchSessionError(key);
+  }
+  return CheckExpectedRevision(key, stored->revision, expected_revision);
+}
+
 absl::StatusOr<SessionInfo> SessionManager::Impl::Fork(
     const SessionKey& from, const SessionKey& to,
     std::optional<uint64_t> expected_revision, std::optional<int64_t> ttl_ms) {
   StoredSession stored;
   std::string snapshot;
-  const absl::Status status = store.Get(from, &stored, &snapshot);
-  CountFailure(SnapshotOp::kRead, status);
-  RETURN_IF_ERROR(status);
-  if (Expired(stored) && Place(from) != SessionPlace::kActive) {
-    return NoSuchSessionError(from);
-  }
-  RETURN_IF_ERROR(
-      CheckExpectedRevision(from, stored.revision, expected_revision));
+  RETURN_IF_ERROR(ReadCommitted(from, expected_revision, &stored, &snapshot));
   stored.forked_from = from.id;
   stored.ttl_ms = ttl_ms.value_or(stored.ttl_ms);
   stored.request_id.clear();

@@ -44,7 +44,9 @@ constexpr Layer kLayers[] = {
     {"server/option", 30},
     {"server/store/", 31},
     {"server/token_stream", 31},
+    {"server/seal", 31},
     {"server/session_", 40},
+    {"server/client_states", 40},
     {"server/", 41},  // the scheduler and what it is made of
     {"server/inference_service", 42},
     {"client/client", 42},

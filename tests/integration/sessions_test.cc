@@ -336,23 +336,6 @@ TEST_F(SessionsTest, ListComesInPages) {
 
 TEST_F(SessionsTest, CallsNotBuiltYetSaySo) {
   constexpr auto kUnimplemented = grpc::StatusCode::UNIMPLEMENTED;
-  {
-    grpc::ClientContext context;
-    auto reader = server_.sessions().Export(&context, {});
-    v1::SnapshotChunk chunk;
-    EXPECT_FALSE(reader->Read(&chunk));
-    EXPECT_EQ(reader->Finish().error_code(), kUnimplemented);
-  }
-  {
-    grpc::ClientContext context;
-    v1::Session session;
-    auto writer = server_.sessions().Import(&context, &session);
-    v1::SnapshotChunk chunk;
-    chunk.set_data("x");
-    (void)writer->Write(chunk);
-    (void)writer->WritesDone();
-    EXPECT_EQ(writer->Finish().error_code(), kUnimplemented);
-  }
   auto admin = v1::Admin::NewStub(server_.channel());
   grpc::ClientContext load_context, drain_context;
   v1::GetLoadResponse load;

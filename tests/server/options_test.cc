@@ -303,6 +303,20 @@ TEST(OptionsTest, WhatSessionsMayTakeIsSet) {
               AllOf(HasSubstr("--checkpoint-bytes"), HasSubstr("'-1'")));
 }
 
+TEST(OptionsTest, WhatClientsMayHoldIsSet) {
+  const ServerOptions none = ParseOk({});
+  EXPECT_EQ(none.seal_keys, "");
+  EXPECT_EQ(none.seal_ttl_ms, 0);
+  EXPECT_EQ(none.sealed_memory_bytes, 256 << 20);
+  const ServerOptions o = ParseOk({"--seal-keys=/etc/reprise/keys",
+                                   "--seal-ttl=24h", "--sealed-memory=1GiB"});
+  EXPECT_EQ(o.seal_keys, "/etc/reprise/keys");
+  EXPECT_EQ(o.seal_ttl_ms, 24 * 3'600'000);
+  EXPECT_EQ(o.sealed_memory_bytes, 1 << 30);
+  EXPECT_THAT(ParseWrong({"--sealed-memory=1KiB"}),
+              HasSubstr("--sealed-memory"));
+}
+
 TEST(OptionsTest, HelpShowsDefaultsGroupsAndAnExample) {
   const auto parsed = Parse({"--help"});
   const auto* exit = std::get_if<ExitRequest>(&parsed);

@@ -2,8 +2,10 @@
 #ifndef TESTS_SUPPORT_TEST_SERVER_OPTIONS_H_
 #define TESTS_SUPPORT_TEST_SERVER_OPTIONS_H_
 
+#include "engine/base/log.h"
 #include "server/options.h"
 #include "server/scheduler.h"
+#include "server/seal_keys.h"
 #include "server/session_manager.h"
 
 namespace reprise {
@@ -29,6 +31,12 @@ inline SessionManagerOptions ManagerOptionsOf(const ServerOptions& options) {
   manager.checkpoint_bytes = options.checkpoint_bytes;
   manager.max_tenant_sessions = options.max_tenant_sessions;
   manager.max_tenant_bytes = options.max_tenant_bytes;
+  manager.seal_ttl_ms = options.seal_ttl_ms;
+  if (!options.seal_keys.empty()) {
+    auto keys = SealKeys::Load(options.seal_keys);
+    CHECK(keys.ok());
+    manager.seal_keys = *std::move(keys);
+  }
   return manager;
 }
 
