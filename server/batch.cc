@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
+#include "engine/base/status_macros.h"
+#include "server/client_states.h"
 
 namespace reprise {
 namespace {
@@ -115,7 +117,12 @@ void Batch::Add(std::unique_ptr<Turn> added) {
   turn.source = lease.source();
   turn.started.resumed_from = turn.source;
   turn.started.resume_reason = lease.resume_reason();
-  if (!lease.stateless()) turn.revision_before = record.revision;
+  if (!lease.stateless() || turn.request.snapshot.has_value()) {
+    turn.revision_before = record.revision;
+  }
+  if (turn.request.snapshot.has_value()) {
+    turn.request.snapshot->snapshot = std::string();
+  }
   turn.started.revision = turn.revision_before;
   if (status.ok()) {
     status = CheckStart(turn.request, record, engine_.layout().max_context());
@@ -339,18 +346,39 @@ void Batch::Finish(Completion& completion) {
     Failed(completion.turn, sequence.status());
     return;
   }
-  if (!sequence.to_commit()) {
+  if (!sequence.to_commit() && !sequence.to_seal()) {
     DropLease(completion);
-    Finished(completion, std::nullopt);
+    Finished(completion, KeptState());
     return;
   }
   completion.commit_start_ns = clock_.MonotonicNs();
   if (RecordsOutcome(completion.turn.request)) CompleteOutcome(completion);
   executor_.Run([this, &completion] {
-    completion.revision = sessions_.Commit(completion.sequence->TakeLease(),
-                                           completion.turn.outcome);
+    completion.kept = Keep(completion);
     on_committed_(&completion);
   });
+}
+
+// Sealed first: what the client cannot be given is not committed either.
+absl::StatusOr<KeptState> Batch::Keep(Completion& completion) {
+  const TurnRequest& request = completion.turn.request;
+  Sequence& sequence = *completion.sequence;
+  const bool commit = sequence.to_commit();
+  const bool seal = sequence.to_seal();
+  SessionLease lease = sequence.TakeLease();
+  KeptState kept;
+  if (seal) {
+    SessionKey from{request.tenant, ""};
+    if (request.session.has_value()) from.id = request.session->id;
+    if (request.snapshot.has_value()) from.id = request.snapshot->label.session;
+    ASSIGN_OR_RETURN(kept.sealed, sessions_.client_states().Seal(
+                                      from, lease, *request.seal));
+  }
+  if (commit) {
+    ASSIGN_OR_RETURN(kept.revision, sessions_.Commit(std::move(lease),
+                                                     completion.turn.outcome));
+  }
+  return kept;
 }
 
 void Batch::CompleteOutcome(Completion& completion) {
@@ -367,11 +395,11 @@ void Batch::CompleteOutcome(Completion& completion) {
 
 void Batch::Committed(Completion& completion) {
   --leases_;
-  if (!completion.revision.ok()) {
-    Failed(completion.turn, completion.revision.status());
+  if (!completion.kept.ok()) {
+    Failed(completion.turn, completion.kept.status());
     return;
   }
-  Finished(completion, *completion.revision);
+  Finished(completion, *std::move(completion.kept));
 }
 
 void Batch::DropLease(Completion& completion) {
@@ -386,7 +414,7 @@ void Batch::Failed(Turn& turn, const absl::Status& status) {
   if (--turn.unfinished == 0) Close(turn, turn.status);
 }
 
-void Batch::Finished(Completion& completion, std::optional<uint64_t> revision) {
+void Batch::Finished(Completion& completion, KeptState kept) {
   Turn& turn = completion.turn;
   const Sequence& sequence = *completion.sequence;
   FinishedEvent event;
@@ -399,7 +427,8 @@ void Batch::Finished(Completion& completion, std::optional<uint64_t> revision) {
   if (sequence.generated() > 1) {
     metrics_.ObserveTimePerOutputToken(Seconds(NsPerToken(completion)));
   }
-  event.revision = revision;
+  event.revision = kept.revision;
+  event.sealed = std::move(kept.sealed);
   turn.stream->Push(std::move(event));
   if (--turn.unfinished > 0) return;
 

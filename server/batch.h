@@ -73,7 +73,9 @@ class Batch {
   void PushDelta(Completion& completion);
   void Finish(Completion& completion);
   void CompleteOutcome(Completion& completion);
-  void Finished(Completion& completion, std::optional<uint64_t> revision);
+  // On the executor.
+  absl::StatusOr<KeptState> Keep(Completion& completion);
+  void Finished(Completion& completion, KeptState kept);
   void DropLease(Completion& completion);
   void Failed(Turn& turn, const absl::Status& status);
   void Close(Turn& turn, absl::Status status);

@@ -24,13 +24,6 @@ namespace reprise {
 
 class SessionManager;
 
-struct SealedState {
-  SealLabel label;
-  uint64_t tokens = 0;  // of the conversation
-  SnapshotEncoding encoding;
-  std::string bytes;  // sealed
-};
-
 // Where an import goes.
 struct ImportTarget {
   std::string tenant;

@@ -3,6 +3,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "server/inference_service_request.h"
 #include "server/inference_service_response.h"
 
@@ -27,10 +28,18 @@ GenerateCall::GenerateCall(ServiceContext& context,
                   .request_id = request->request_id(),
                   .session = request->session_id()}),
       request_(request),
-      timings_(!request->output().has_timings() ||
-               request->output().timings()) {}
+      timings_(!request->output().has_timings() || request->output().timings()),
+      share_(context.sealed_bytes) {}
 
 absl::StatusOr<TurnRequest> GenerateCall::MakeTurn() {
+  const auto snapshot = static_cast<int64_t>(request_->snapshot().size());
+  if (!share_.Add(snapshot)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "snapshot: ", snapshot,
+        " bytes, with those of other calls, are more than may be on the way "
+        "at once, ",
+        context_.sealed_bytes.limit(), " (sealed_memory)"));
+  }
   absl::StatusOr<TurnRequest> turn = ToTurnRequest(*request_, context_);
   if (turn.ok()) {
     MutexLock lock(mu_);
@@ -46,7 +55,7 @@ bool GenerateCall::PutEvent(StreamEvent& event, v1::GenerateResponse& message) {
     Fill(*started, context_.tokenizer, *message.mutable_started());
   } else if (const auto* delta = std::get_if<DeltaEvent>(&event)) {
     Append(*delta, context_.tokenizer, *message.mutable_delta());
-  } else if (const auto* finished = std::get_if<FinishedEvent>(&event)) {
+  } else if (auto* finished = std::get_if<FinishedEvent>(&event)) {
     Fill(*finished, timings_, *message.mutable_finished());
     if (finished->index == 0) {
       finish_reason_ = FinishReasonName(finished->reason);

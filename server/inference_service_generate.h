@@ -7,6 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "proto/inference.pb.h"
+#include "server/byte_budget.h"
 #include "server/inference_service_context.h"
 #include "server/inference_service_stream.h"
 
@@ -28,6 +29,7 @@ class GenerateCall final : public StreamCall<v1::GenerateResponse> {
   const bool timings_;
 
   v1::Started started_ ABSL_GUARDED_BY(mu_);
+  ByteBudget::Share share_;  // for the request's snapshot; MakeTurn's
 };
 
 }  // namespace reprise

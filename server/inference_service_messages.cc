@@ -102,7 +102,8 @@ absl::Status ApplyMessages(const v1::GenerateRequest& request,
                            const ServiceContext& context, TurnRequest& turn) {
   if (!request.stopping().ignore_eos()) ApplyAnswerEnds(context.chat, turn);
   const bool allow_special = request.allow_special_tokens();
-  if (!turn.session.has_value() && !turn.preset.has_value()) {
+  if (!turn.session.has_value() && !turn.preset.has_value() &&
+      !turn.snapshot.has_value()) {
     ASSIGN_OR_RETURN(turn.prompt, MessagesToPrompt(request.messages(),
                                                    allow_special, context));
     return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 #include "engine/sampler.h"
+#include "server/client_states.h"
 #include "server/inference_service_messages.h"
 
 namespace reprise {
@@ -178,6 +179,10 @@ absl::Status ApplyOutput(const v1::OutputOptions& options, TurnRequest& turn) {
   if (options.prompt_logprobs()) {
     turn.prompt_logprobs = PromptLogprobs::kWithStarted;
   }
+  if (options.has_snapshot()) {
+    ASSIGN_OR_RETURN(turn.seal,
+                     ToSealOptions(options.snapshot(), "output.snapshot"));
+  }
   if (!options.has_logprobs()) return absl::OkStatus();
   return ApplyLogprobs(options.logprobs(), "output.logprobs", turn);
 }
@@ -222,14 +227,6 @@ absl::Status CheckPromptLogprobs(const TurnRequest& turn) {
   return Invalid("output.prompt_logprobs", entries, " entries, for ", tokens,
                  " tokens with ", alternatives,
                  " alternatives each, are more than ", kMaxPromptLogprobs);
-}
-
-absl::Status CheckBuilt(const v1::GenerateRequest& request) {
-  if (request.start_case() == v1::GenerateRequest::kSnapshot) {
-    return absl::UnimplementedError(
-        "snapshot: states held by clients are not built yet");
-  }
-  return absl::OkStatus();
 }
 
 // What is about sessions and completions, and must fit together.
@@ -341,7 +338,6 @@ absl::Status ValidateTokenIds(std::span<const int32_t> ids,
 
 absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
                                           const ServiceContext& context) {
-  RETURN_IF_ERROR(CheckBuilt(request));
   TurnRequest turn;
   RETURN_IF_ERROR(ApplyRequestId(request.request_id(), turn));
   turn.tenant = context.options.tenant;
@@ -351,7 +347,11 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
                    ToSampling(request.sampling(), context.model.vocab_size));
   RETURN_IF_ERROR(ApplyStopping(request.stopping(), context, turn));
   RETURN_IF_ERROR(ApplyOutput(request.output(), turn));
-  // The text last: it is what takes time.
+  // What takes time comes last.
+  if (request.start_case() == v1::GenerateRequest::kSnapshot) {
+    ASSIGN_OR_RETURN(turn.snapshot, context.sessions.client_states().Open(
+                                        turn.tenant, request.snapshot()));
+  }
   turn.input = request.has_messages() ? "messages" : InputName(request);
   if (request.has_messages()) {
     RETURN_IF_ERROR(ApplyMessages(request, context, turn));
@@ -359,11 +359,12 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
     ASSIGN_OR_RETURN(turn.prompt, ToPrompt(request, context));
   }
   RETURN_IF_ERROR(CheckPromptLogprobs(turn));
-  if (turn.prompt.empty() && !turn.session.has_value() &&
-      !turn.preset.has_value()) {
+  if (turn.prompt.empty() &&
+      request.start_case() == v1::GenerateRequest::START_NOT_SET) {
     return Invalid(
         turn.input,
-        "a request without a session or preset needs at least one token");
+        "a request without a session, preset or snapshot needs at least one "
+        "token");
   }
   return turn;
 }

@@ -20,7 +20,7 @@ namespace reprise {
 // The turn that a Generate call asks for, defaults filled in, text and messages
 // turned into tokens (so it takes as long as they are). `arrival_ns` is left 0.
 // InvalidArgument, naming the field, its value and its range; the errors of
-// ApplyMessages; Unimplemented for what is not built yet.
+// ApplyMessages, and of ClientStates::Open for a snapshot.
 absl::StatusOr<TurnRequest> ToTurnRequest(const v1::GenerateRequest& request,
                                           const ServiceContext& context);
 

@@ -1,6 +1,7 @@
 #include "server/inference_service_response.h"
 
 #include <cstdio>
+#include <utility>
 
 namespace reprise {
 namespace {
@@ -156,7 +157,7 @@ void Append(const DeltaEvent& event, const Tokenizer& tokenizer,
   Fill(event.usage, *out.mutable_usage());
 }
 
-void Fill(const FinishedEvent& event, bool timings, v1::Finished& out) {
+void Fill(FinishedEvent& event, bool timings, v1::Finished& out) {
   out.set_index(static_cast<uint32_t>(event.index));
   out.set_reason(ToProto(event.reason));
   out.set_matched_stop(event.matched_stop);
@@ -165,6 +166,10 @@ void Fill(const FinishedEvent& event, bool timings, v1::Finished& out) {
   }
   Fill(event.usage, *out.mutable_usage());
   if (event.revision.has_value()) out.set_revision(*event.revision);
+  if (event.sealed.has_value()) {
+    Fill(*event.sealed, *out.mutable_snapshot()->mutable_info());
+    out.mutable_snapshot()->set_data(std::move(event.sealed->bytes));
+  }
   if (timings) Fill(event.timings, *out.mutable_timings());
 }
 

@@ -30,7 +30,8 @@ void Fill(const StartedEvent& event, const Tokenizer& tokenizer,
 // sent as one.
 void Append(const DeltaEvent& event, const Tokenizer& tokenizer,
             v1::Delta& out);
-void Fill(const FinishedEvent& event, bool timings, v1::Finished& out);
+// Takes the sealed state out of the event.
+void Fill(FinishedEvent& event, bool timings, v1::Finished& out);
 // What events consist of.
 void Fill(const SampledToken& token, const Tokenizer& tokenizer,
           v1::TokenLogprobs& out);

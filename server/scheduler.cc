@@ -11,6 +11,7 @@
 #include "engine/base/mutex.h"
 #include "engine/kernels/state_kernels.h"
 #include "server/batch.h"
+#include "server/client_states.h"
 #include "server/turn.h"
 #include "server/turn_queue.h"
 #include "server/waker.h"
@@ -270,6 +271,9 @@ absl::StatusOr<SessionLease> Scheduler::Impl::AcquireFirst(
   }
   if (request.preset.has_value()) {
     return sessions.AcquirePreset(*request.preset);
+  }
+  if (request.snapshot.has_value()) {
+    return sessions.client_states().Acquire(*request.snapshot);
   }
   return sessions.AcquireStateless();
 }

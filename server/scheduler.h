@@ -40,6 +40,10 @@
 //   request_id of the     Started, Delta,        OK                  unchanged
 //   last turn             Finished, as recorded
 //
+// With `seal`, Finished has the state that the turn left, for the client,
+// whether or not there is a session to commit it to: of every completion that
+// would have been committed to one.
+//
 // After a commit that failed with UNAVAILABLE the turn may be stored all the
 // same (the store's answer was lost): the session is unchanged or one revision
 // on, never in between. Read the session's revision before repeating.

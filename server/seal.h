@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/state/snapshot.h"
 #include "server/metrics.h"
 #include "server/seal_keys.h"
 
@@ -28,6 +29,14 @@ struct SealLabel {
   uint64_t revision = 0;
   int64_t created_unix_ms = 0;
   int64_t expires_unix_ms = 0;  // 0 = never
+};
+
+// A snapshot for a client, and what the client is told of it.
+struct SealedState {
+  SealLabel label;
+  uint64_t tokens = 0;  // of the conversation
+  SnapshotEncoding encoding;
+  std::string bytes;  // sealed
 };
 
 // Who opens a seal.

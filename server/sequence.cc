@@ -229,7 +229,8 @@ void Sequence::Interrupt(FinishReason reason, bool keep) {
 void Sequence::KeepCopy() {
   if (!held_.all_shown()) return;
   held_.Clear();
-  if (!keeps_session() || request_.stop.empty()) return;
+  const bool kept = keeps_session() || request_.seal.has_value();
+  if (!kept || request_.stop.empty()) return;
   if (copy_ == nullptr) copy_ = std::make_unique<Copy>();
   copy_->state.Save(layout_, lease_.record().position, lease_.slot());
   copy_->record = lease_.record();
@@ -358,11 +359,17 @@ bool Sequence::keeps_session() const {
 }
 
 // A turn that added nothing makes no revision.
-bool Sequence::to_commit() {
+bool Sequence::changed() const {
   const SessionRecord& record = lease_.record();
   const bool added = record.position != start_position_ ||
                      had_pending_ != record.pending_token.has_value();
-  return keeps_session() && !discard_ && added;
+  return !discard_ && added;
+}
+
+bool Sequence::to_commit() const { return keeps_session() && changed(); }
+
+bool Sequence::to_seal() const {
+  return request_.seal.has_value() && changed();
 }
 
 bool Sequence::has_delta() const {

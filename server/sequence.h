@@ -14,9 +14,9 @@
 // Tokens and log-probabilities are shown with the text they belong to; those of
 // a token that a stop string cuts through are not. The copy is taken before
 // every step at which nothing is held back and no character is unfinished: a
-// match may begin in the token that this step samples, and the session must
-// then end before it. That is a copy of the slot for every token, so it is made
-// only where a session is kept and there are stop strings.
+// match may begin in the token that this step samples, and the state must then
+// end before it. It is made only where there are stop strings and the state is
+// kept, by the store or the client.
 #ifndef SERVER_SEQUENCE_H_
 #define SERVER_SEQUENCE_H_
 
@@ -64,16 +64,14 @@ class Sequence {
   bool decoding() const { return stage_ == Stage::kDecode; }
   // Tokens to be prefilled before one is sampled or the state looked at.
   int64_t prefill_tokens() const;
-  // What a step of `rows` rows feeds. Valid until Advance.
-  StepSegment NextSegment(int64_t rows);
-  // Takes in what the step computed: the state has moved on by `rows`, and
-  // `logits` has one row for each that NextSegment asked for.
+  StepSegment NextSegment(int64_t rows);  // valid until Advance
+  // The step has moved the state on by `rows`; `logits` has one row for each
+  // that NextSegment asked for.
   void Advance(int64_t rows, MatrixView<float> logits, Sampler& sampler);
   // After Advance: whether the state is where `save` says; once for each.
   bool TakeSavePoint(int64_t* tokens, const std::byte** slot);
-  // Ends the sequence from outside. What was held back is text now. With
-  // `keep`, what was read and sampled joins the session, unless the prompt was
-  // not wholly read: half a prompt is nothing that anybody asked for.
+  // Ends it from outside. What was held back is text now. With `keep`, what was
+  // read and sampled joins the session, unless the prompt was not wholly read.
   void Interrupt(FinishReason reason, bool keep);
 
   // -- results --
@@ -89,9 +87,10 @@ class Sequence {
   const std::string& matched_stop() const { return matched_stop_; }
   std::optional<int32_t> matched_token() const { return matched_token_; }
 
-  // After the end: whether the session has a new revision to commit, and the
-  // lease to commit or drop.
-  bool to_commit();
+  // After the end: whether there is a new revision to commit, or a state to
+  // give to the client, and the lease to do so with or to drop.
+  bool to_commit() const;
+  bool to_seal() const;
   SessionLease TakeLease() { return std::move(lease_); }
 
  private:
@@ -102,6 +101,7 @@ class Sequence {
   Sequence(const Sequence& first, int32_t index, SessionLease lease);
 
   bool keeps_session() const;
+  bool changed() const;
   void StartFeed(Stage stage, std::vector<int32_t> tokens, size_t first_new);
   void AdvanceFeed(int64_t rows, MatrixView<float> logits);
   bool ScorePrompt(MatrixView<float> logits);

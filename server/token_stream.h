@@ -22,6 +22,7 @@
 #include "engine/base/mutex.h"
 #include "engine/sampler.h"
 #include "server/metrics.h"
+#include "server/seal.h"
 
 namespace reprise {
 
@@ -69,7 +70,8 @@ struct FinishedEvent {
   std::optional<int32_t> matched_token;
   TokenUsage usage;
   RequestTimings timings;
-  std::optional<uint64_t> revision;  // none if nothing was committed
+  std::optional<uint64_t> revision;   // none if nothing was committed
+  std::optional<SealedState> sealed;  // the state, if it was asked for
 };
 
 using StreamEvent = std::variant<StartedEvent, DeltaEvent, FinishedEvent>;

@@ -19,6 +19,12 @@ namespace reprise {
 
 struct Turn;
 
+// What becomes of a completion's state.
+struct KeptState {
+  std::optional<uint64_t> revision;   // none if nothing was committed
+  std::optional<SealedState> sealed;  // none if it was not asked for
+};
+
 // Both are used by the scheduler's thread, except where they say so.
 struct Completion {
   Completion(Turn& turn, std::unique_ptr<Sequence> sequence)
@@ -30,7 +36,7 @@ struct Completion {
   int64_t last_token_ns = 0;
   int64_t commit_start_ns = 0;
   // Written by a task on the executor while the completion is committing.
-  absl::StatusOr<uint64_t> revision = absl::UnknownError("not committed");
+  absl::StatusOr<KeptState> kept = absl::UnknownError("not committed");
 
   // Whether how it ends is still open.
   bool live() const { return !sequence->ended() && !sequence->repairing(); }
@@ -40,7 +46,8 @@ struct Turn {
   Turn(TurnRequest request, std::shared_ptr<TokenStream> stream)
       : request(std::move(request)), stream(std::move(stream)) {}
 
-  TurnRequest request;  // constant, but for the prompt while it is settled
+  // Constant, but for the prompt while it is settled, and the snapshot.
+  TurnRequest request;
   const std::shared_ptr<TokenStream> stream;  // shared: with the reader
 
   int64_t number = 0;  // in the order of coming; the queue's

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "engine/sampler.h"
 #include "engine/template/chat_format.h"
+#include "server/seal.h"
 #include "server/session_manager.h"
 
 namespace reprise {
@@ -40,6 +41,11 @@ struct TurnRequest {
   std::string tenant;
   std::optional<SessionKey> session;  // none = stateless
   std::optional<SessionKey> preset;   // that a stateless one begins with
+  // Likewise, from the client; emptied once it is in a slot.
+  std::optional<OpenedSnapshot> snapshot;
+  // The state after the turn is given to the client, of each completion that
+  // added something.
+  std::optional<SealOptions> seal;
   AcquireOptions acquire;
   std::vector<int32_t> prompt;      // may be empty if the session has a token
   std::string_view input = "text";  // the field that the prompt is from

@@ -11,6 +11,7 @@
 
 #include "tests/support/generate_call.h"
 #include "tests/support/scrape.h"
+#include "tests/support/sealed_calls.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temp_dir.h"
 
@@ -269,6 +270,51 @@ INSTANTIATE_TEST_SUITE_P(Ends, SurvivalTest,
                          });
 
 // ---- What keeps it from starting --------------------------------------------
+
+// Neither server has a session or a store; the client has the state.
+TEST(MainTest, SealedTurnsMoveBetweenProcessesBitForBit) {
+  const TempDir dir;
+  const std::string keys =
+      "--seal-keys=" + WriteKeys(dir, "keys", KeyLine("k", 'a'));
+  ServerProcess one({kModel, "--store=memory:", keys});
+  ServerProcess two({kModel, "--store=memory:", keys});
+  ServerProcess reference({kModel, "--store=memory:"});
+  ASSERT_TRUE(one.AwaitReady() && two.AwaitReady() && reference.AwaitReady());
+  const auto request = [](int turn) {
+    v1::GenerateRequest made = TextRequest("Turn", 30);
+    made.mutable_sampling()->set_seed(static_cast<uint64_t>(turn));
+    made.mutable_output()->set_logprobs(3);
+    return made;
+  };
+  std::string state;
+  for (int turn = 0; turn < 4; ++turn) {
+    v1::GenerateRequest sealed = request(turn);
+    sealed.mutable_output()->mutable_snapshot()->set_zstd(turn % 2 == 1);
+    if (turn > 0) sealed.set_snapshot(state);
+    const Completion here =
+        Generate(*(turn % 2 == 0 ? one : two).NewStub(), sealed);
+    ASSERT_TRUE(here.status.ok()) << here.status.error_message();
+    v1::GenerateRequest in_session = request(turn);
+    in_session.set_session_id("s");
+    in_session.set_create_session(true);
+    const Completion there = Generate(*reference.NewStub(), in_session);
+    EXPECT_EQ(here.token_ids, there.token_ids);
+    EXPECT_EQ(here.logprobs, there.logprobs);
+    EXPECT_EQ(here.started.cached_tokens(), there.started.cached_tokens());
+    state = here.finished.at(0).snapshot().data();
+  }
+  EXPECT_THAT(one.Log(), HasSubstr("seal keys loaded keys=1 seals_with=k"));
+  EXPECT_THAT(reference.Log(), HasSubstr("no --seal-keys: "));
+}
+
+TEST(MainTest, AKeyFileThatOthersMayReadIsRefused) {
+  const TempDir dir;
+  const std::string path = WriteKeys(dir, "keys", KeyLine("k", 'a'));
+  ASSERT_EQ(chmod(path.c_str(), 0644), 0);
+  ServerProcess server({kModel, "--store=memory:", "--seal-keys=" + path});
+  EXPECT_EQ(server.Wait(), 1);
+  EXPECT_THAT(server.Log(), HasSubstr("--seal-keys: "));
+}
 
 TEST(MainTest, TakenPortsAreNamedWithTheirFlags) {
   ServerProcess first({kModel, "--store=memory:"});

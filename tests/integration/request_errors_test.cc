@@ -39,7 +39,6 @@ struct Case {
 };
 
 constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
-constexpr auto kUnbuilt = grpc::StatusCode::UNIMPLEMENTED;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
@@ -192,7 +191,11 @@ constexpr Case kCases[] = {
      [](R& r) { r.mutable_messages()->add_messages()->set_role("user"); },
      grpc::StatusCode::FAILED_PRECONDITION, "messages", "no chat template"},
     {"PresetPath", [](R& r) { r.set_preset("../p"); }, kInvalid, "preset"},
-    {"Snapshot", [](R& r) { r.set_snapshot("s"); }, kUnbuilt, "snapshot"},
+    {"Snapshot", [](R& r) { r.set_snapshot("s"); }, grpc::StatusCode::DATA_LOSS,
+     "snapshot", "has 1 bytes"},
+    {"SealTtl",
+     [](R& r) { r.mutable_output()->mutable_snapshot()->set_ttl_ms(0); },
+     kInvalid, "output.snapshot.ttl_ms", "0 is not in [1, "},
 };
 
 class FieldTest : public RequestErrorsTest,
