@@ -3,10 +3,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "client/client_addresses.h"
 #include "client/client_connection.h"
+#include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 #include "proto/inference.grpc.pb.h"
 
@@ -168,6 +170,52 @@ absl::StatusOr<v1::Session> Client::RewindSession(
     const v1::RewindSessionRequest& request) {
   return impl_->Call(&v1::Sessions::Stub::Rewind, request,
                      /*timeout_ms=*/0);
+}
+
+absl::StatusOr<v1::SealedSnapshot> Client::ExportSession(
+    const v1::ExportSessionRequest& request) {
+  ASSIGN_OR_RETURN(const auto connection, impl_->connections.Get());
+  grpc::ClientContext context;
+  auto reader = connection->sessions->Export(&context, request);
+  v1::SealedSnapshot sealed;
+  v1::SnapshotChunk chunk;
+  std::optional<uint32_t> crc32c;
+  while (reader->Read(&chunk)) {
+    if (chunk.has_info()) *sealed.mutable_info() = chunk.info();
+    sealed.mutable_data()->append(chunk.data());
+    if (chunk.has_crc32c()) crc32c = chunk.crc32c();
+  }
+  RETURN_IF_ERROR(impl_->connections.Result(connection, reader->Finish()));
+  if (crc32c == Crc32c(sealed.data())) return sealed;
+  return absl::DataLossError(
+      "the session came with another checksum than its bytes have");
+}
+
+absl::StatusOr<v1::Session> Client::ImportSession(
+    std::string_view sealed, const v1::SnapshotChunk& target) {
+  constexpr size_t kChunkBytes = 64 << 10;
+  ASSIGN_OR_RETURN(const auto connection, impl_->connections.Get());
+  grpc::ClientContext context;
+  v1::Session session;
+  auto writer = connection->sessions->Import(&context, &session);
+  v1::SnapshotChunk chunk;
+  if (target.has_session_id()) chunk.set_session_id(target.session_id());
+  if (target.has_ttl_ms()) chunk.set_ttl_ms(target.ttl_ms());
+  const uint32_t crc32c = Crc32c(sealed);
+  bool more = true;
+  while (more) {
+    const std::string_view part = sealed.substr(0, kChunkBytes);
+    sealed.remove_prefix(part.size());
+    more = !sealed.empty();
+    chunk.set_data(part.data(), part.size());
+    if (!more) chunk.set_crc32c(crc32c);
+    // A server that refuses does not read on, and says why at the end.
+    if (!writer->Write(chunk)) break;
+    chunk.Clear();
+  }
+  writer->WritesDone();
+  RETURN_IF_ERROR(impl_->connections.Result(connection, writer->Finish()));
+  return session;
 }
 
 absl::Status Client::DeleteSession(const std::string& id) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -94,6 +95,13 @@ class Client {
       const v1::ForkSessionRequest& request);
   absl::StatusOr<v1::Session> RewindSession(
       const v1::RewindSessionRequest& request);
+  // The session as sealed bytes. DataLoss if not all of them came.
+  absl::StatusOr<v1::SealedSnapshot> ExportSession(
+      const v1::ExportSessionRequest& request);
+  // A session of sealed bytes. Of `target`, what the first chunk may have
+  // beside them is sent: the session's id and time to live.
+  absl::StatusOr<v1::Session> ImportSession(std::string_view sealed,
+                                            const v1::SnapshotChunk& target);
   absl::Status DeleteSession(const std::string& id);
   absl::StatusOr<v1::Preset> SavePreset(const v1::SavePresetRequest& request);
   absl::Status DeletePreset(const std::string& name);

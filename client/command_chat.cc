@@ -25,11 +25,13 @@ constexpr char kHelp[] =
     "it\n"
     "/fork [NAME]  goes on in a copy of this session\n"
     "/rewind [N]   goes back to revision N, or takes the last turn back\n"
+    "/save FILE    writes the session to a file\n"
+    "/load FILE    goes on in a new session made of a file\n"
     "/quit         leaves, as Ctrl-D does; the session stays on the server\n"
     "/help         this list\n"
     "A line that begins with // is sent with one / less.";
 
-std::string DrawSessionId() {
+std::string DrawChatId() {
   std::random_device random;
   std::array<char, 32> id;
   std::snprintf(id.data(), id.size(), "chat-%08x", random());
@@ -41,7 +43,7 @@ class Chat {
  public:
   Chat(const CommandLine& line, const CommandContext& context)
       : line_(line), context_(context), request_(line.request) {
-    if (!request_.has_session_id()) request_.set_session_id(DrawSessionId());
+    if (!request_.has_session_id()) request_.set_session_id(DrawChatId());
     request_.set_create_session(true);
     if (!request_.stopping().has_max_new_tokens()) {
       request_.mutable_stopping()->set_max_new_tokens(kDefaultMaxTokens);
@@ -130,6 +132,8 @@ class Chat {
     if (command == "/suspend") return RunOnSession(Command::kSessionsSuspend);
     if (command == "/fork") return Fork(argument);
     if (command == "/rewind") return Rewind(argument);
+    if (command == "/save") return Save(argument);
+    if (command == "/load") return Load(argument);
     return absl::InvalidArgumentError("no such command: " + command +
                                       "; /help lists them");
   }
@@ -154,6 +158,31 @@ class Chat {
                            session());
     request_.set_session_id(fork.id());
     before_turns_.clear();  // a fork has no earlier revisions
+    return absl::OkStatus();
+  }
+
+  absl::Status Save(const std::string& file) {
+    if (file.empty()) return absl::InvalidArgumentError("/save needs a FILE");
+    CommandLine line;
+    line.command = Command::kSessionsExport;
+    line.json = line_.json;
+    line.export_session.set_id(session());
+    line.state_file = file;
+    return RunStates(line, context_);
+  }
+
+  // A name of its own: the session that was saved may be there still.
+  absl::Status Load(const std::string& file) {
+    if (file.empty()) return absl::InvalidArgumentError("/load needs a FILE");
+    v1::SnapshotChunk target;
+    target.set_session_id(DrawChatId());
+    ASSIGN_OR_RETURN(const v1::Session loaded,
+                     ImportFile(file, target, context_.client));
+    context_.terminal.Note("this is session " + loaded.id() + " now, from " +
+                           file + ": " + DescribeSession(loaded));
+    request_.set_session_id(loaded.id());
+    before_turns_.clear();
+    begun_ = false;  // not known
     return absl::OkStatus();
   }
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "client/commands.h"
+#include "client/state_file.h"
 #include "client/turn.h"
 #include "engine/base/status_macros.h"
 
@@ -23,6 +24,16 @@ bool IsKept(const CommandLine& line, const TurnResult& result) {
           result.usage.completion_tokens() > 0);
 }
 
+// Writes the state that the turn left, if it is wanted.
+absl::Status SaveState(const CommandLine& line, const TurnResult& result) {
+  if (line.save_file.empty()) return absl::OkStatus();
+  if (result.finished.empty() || !result.finished[0].has_snapshot()) {
+    return absl::AbortedError("--save: " + line.save_file +
+                              " was not written, as the turn did not end");
+  }
+  return WriteStateFile(line.save_file, result.finished[0].snapshot().data());
+}
+
 }  // namespace
 
 absl::StatusOr<int> RunComplete(const CommandLine& line,
@@ -35,6 +46,11 @@ absl::StatusOr<int> RunComplete(const CommandLine& line,
   } else {
     ASSIGN_OR_RETURN(*request.mutable_messages(), GetMessages(line, context));
   }
+  if (!line.load_file.empty()) {
+    ASSIGN_OR_RETURN(*request.mutable_snapshot(),
+                     ReadStateFile(line.load_file));
+  }
+  if (!line.save_file.empty()) request.mutable_output()->mutable_snapshot();
   const TurnResult result =
       RunTurn(context.client, request, {.timeout_ms = line.retry_timeout_ms},
               line.json ? TurnFormat::kJson : TurnFormat::kText, terminal,
@@ -47,7 +63,9 @@ absl::StatusOr<int> RunComplete(const CommandLine& line,
                       ? "reprise: session " + id + " is new"
                       : "reprise: nothing was kept of session " + id);
   }
+  const absl::Status saved = SaveState(line, result);
   RETURN_IF_ERROR(result.status);
+  RETURN_IF_ERROR(saved);
   return result.interrupted ? kInterruptedExitCode : 0;
 }
 

@@ -62,6 +62,7 @@ constexpr char kCompleteFooter[] =
     "  reprise complete 'Thou shalt' --stop='.' --include-stop --seed=7\n"
     "  reprise complete - --session=book < chapter1.txt\n"
     "  reprise complete --messages=conversation.json --max-tokens=200\n"
+    "  reprise complete 'Amen' --load=talk.rpse --save=talk.rpse\n"
     "  reprise complete 'Amen' --json | jq -j '.delta.text // empty'";
 
 constexpr char kChatFooter[] =
@@ -148,6 +149,7 @@ void AddComplete(CLI::App& root, CommandLine& line) {
          "Goes on from this preset, and keeps nothing")
       ->type_name("NAME")
       ->excludes("--session");
+  AddStateOptions(app, line);
   AddMaxTokensOption(app, /*default_text=*/"16", line.request);
   app.add_flag("--echo", line.echo, "Shows the text before its continuation")
       ->group("Output");
@@ -273,6 +275,12 @@ std::string FindConflict(const CommandLine& line) {
       (line.request.has_expected_revision() || line.request.has_commit())) {
     return "--expected-revision and --no-commit need --session";
   }
+  if (line.save_file.empty() && line.request.output().has_snapshot()) {
+    return "--encoding is that of the state which --save writes";
+  }
+  if (!line.save_file.empty() && line.request.n() > 1) {
+    return "--save writes one state, and --n makes several";
+  }
   return "";
 }
 
@@ -294,6 +302,8 @@ absl::Status CheckTexts(const CommandLine& line) {
   for (const std::string& id : line.ids) RETURN_IF_ERROR(CheckUtf8(id, name));
   RETURN_IF_ERROR(CheckUtf8(line.fork.id(), "ID"));
   RETURN_IF_ERROR(CheckUtf8(line.rewind.id(), "ID"));
+  RETURN_IF_ERROR(CheckUtf8(line.export_session.id(), "ID"));
+  RETURN_IF_ERROR(CheckUtf8(line.import_session.session_id(), "--id"));
   RETURN_IF_ERROR(CheckUtf8(line.request.preset(), "--preset"));
   RETURN_IF_ERROR(CheckUtf8(line.preset, "--preset"));
   RETURN_IF_ERROR(CheckUtf8(line.save_preset.name(), "NAME"));

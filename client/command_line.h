@@ -25,6 +25,8 @@ enum class Command {
   kSessionsFork,
   kSessionsRewind,
   kSessionsDelete,
+  kSessionsExport,
+  kSessionsImport,
   kPresetsList,
   kPresetsSave,
   kPresetsDelete,
@@ -50,7 +52,11 @@ struct CommandLine {
   std::string system;  // chat: what a new session begins with; or empty
   // complete and chat: all but the text or the messages.
   v1::GenerateRequest request;
-  bool echo = false;      // complete
+  bool echo = false;  // complete
+  // complete: the files of the state to begin with and of the one after it, or
+  // empty
+  std::string load_file;
+  std::string save_file;
   std::string model_dir;  // inspect
   std::string preset;     // chat
   // sessions and presets
@@ -58,6 +64,10 @@ struct CommandLine {
   v1::ForkSessionRequest fork;
   v1::RewindSessionRequest rewind;
   v1::SavePresetRequest save_preset;
+  v1::ExportSessionRequest export_session;
+  v1::SnapshotChunk import_session;  // all but what is in the file
+  // export: where to, or empty; import: where from
+  std::string state_file;
   uint32_t page_size = 100;
   // score: instead of the text, the name of a file that holds it, or empty
   std::string file;

@@ -38,13 +38,6 @@ std::string SourceName(v1::ResumeSource source) {
   }
 }
 
-// "revision 3, 120 tokens, 96.3 KiB"
-std::string Describe(const v1::Session& session) {
-  return "revision " + std::to_string(session.revision()) + ", " +
-         FormatTokens(session.tokens()) + ", " +
-         FormatBytes(session.snapshot_bytes());
-}
-
 std::string Expiry(const v1::Session& session) {
   return session.has_expires_unix_ms() ? FormatTime(session.expires_unix_ms())
                                        : "never";
@@ -132,8 +125,8 @@ absl::Status Suspend(const CommandLine& line, const CommandContext& context,
   ASSIGN_OR_RETURN(const v1::Session session,
                    context.client.SuspendSession(id));
   if (line.json) return PrintJson(session, context.terminal);
-  context.terminal.Print(session.id() + " is suspended: " + Describe(session) +
-                         "\n");
+  context.terminal.Print(session.id() +
+                         " is suspended: " + DescribeSession(session) + "\n");
   return absl::OkStatus();
 }
 
@@ -145,7 +138,7 @@ absl::Status Resume(const CommandLine& line, const CommandContext& context,
   context.terminal.Print(response.session().id() + " is resident, from " +
                          SourceName(response.resumed_from()) + ", after " +
                          FormatDuration(response.resume_us()) + ": " +
-                         Describe(response.session()) + "\n");
+                         DescribeSession(response.session()) + "\n");
   return absl::OkStatus();
 }
 
@@ -154,7 +147,7 @@ absl::Status Fork(const CommandLine& line, const CommandContext& context) {
                    context.client.ForkSession(line.fork));
   if (line.json) return PrintJson(session, context.terminal);
   context.terminal.Print(session.id() + " is a fork of " + line.fork.id() +
-                         ": " + Describe(session) + "\n");
+                         ": " + DescribeSession(session) + "\n");
   return absl::OkStatus();
 }
 
@@ -164,7 +157,7 @@ absl::Status Rewind(const CommandLine& line, const CommandContext& context) {
   if (line.json) return PrintJson(session, context.terminal);
   context.terminal.Print(session.id() + " is as it was at revision " +
                          std::to_string(line.rewind.revision()) + ": " +
-                         Describe(session) + "\n");
+                         DescribeSession(session) + "\n");
   return absl::OkStatus();
 }
 
@@ -193,6 +186,12 @@ absl::Status RunForOne(const CommandLine& line, const CommandContext& context,
 }
 
 }  // namespace
+
+std::string DescribeSession(const v1::Session& session) {
+  return "revision " + std::to_string(session.revision()) + ", " +
+         FormatTokens(session.tokens()) + ", " +
+         FormatBytes(session.snapshot_bytes());
+}
 
 absl::Status RunSessions(const CommandLine& line,
                          const CommandContext& context) {

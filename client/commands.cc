@@ -125,6 +125,10 @@ absl::StatusOr<int> Dispatch(const CommandLine& line,
       return RunChat(line, context);
     case Command::kScore:
       return RunScore(line, context);
+    case Command::kSessionsExport:
+    case Command::kSessionsImport:
+      RETURN_IF_ERROR(RunStates(line, context));
+      return 0;
     case Command::kPresetsList:
     case Command::kPresetsSave:
     case Command::kPresetsDelete:

@@ -59,6 +59,19 @@ int RunInspect(const CommandLine& line, Terminal& terminal);
 absl::Status RunSessions(const CommandLine& line,
                          const CommandContext& context);
 
+// kSessionsExport and kSessionsImport.
+absl::Status RunStates(const CommandLine& line, const CommandContext& context);
+// Makes a session of a file; `target` is as for Client::ImportSession. Its
+// errors and those of ReadStateFile.
+absl::StatusOr<v1::Session> ImportFile(const std::string& path,
+                                       const v1::SnapshotChunk& target,
+                                       Client& client);
+
+// "revision 3, 120 tokens, 96.3 KiB"
+std::string DescribeSession(const v1::Session& session);
+// "revision 3, 120 tokens, 96.3 KiB as f32+zstd, until 2026-01-31 12:00:05"
+std::string DescribeState(const v1::SnapshotInfo& info);
+
 // kPresetsList to kPresetsDelete.
 absl::Status RunPresets(const CommandLine& line, const CommandContext& context);
 

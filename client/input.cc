@@ -15,7 +15,8 @@ namespace {
 
 // Appends what can be read now; waits if there is nothing. Returns false at the
 // end.
-absl::StatusOr<bool> ReadMore(int fd, std::string& buffer) {
+absl::StatusOr<bool> ReadMore(int fd, std::string& buffer,
+                              size_t limit = kMaxInputBytes) {
   char chunk[1 << 14];
   ssize_t size = 0;
   do {
@@ -26,20 +27,19 @@ absl::StatusOr<bool> ReadMore(int fd, std::string& buffer) {
                               std::strerror(errno));
   }
   buffer.append(chunk, static_cast<size_t>(size));
-  if (buffer.size() > kMaxInputBytes) {
+  if (buffer.size() > limit) {
     return absl::ResourceExhaustedError("the input is longer than " +
-                                        std::to_string(kMaxInputBytes) +
-                                        " bytes");
+                                        std::to_string(limit) + " bytes");
   }
   return size > 0;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadAll(int fd) {
+absl::StatusOr<std::string> ReadAll(int fd, size_t limit) {
   std::string text;
   while (true) {
-    ASSIGN_OR_RETURN(const bool more, ReadMore(fd, text));
+    ASSIGN_OR_RETURN(const bool more, ReadMore(fd, text, limit));
     if (!more) return text;
   }
 }

@@ -15,9 +15,9 @@ namespace reprise {
 // the memory.
 constexpr size_t kMaxInputBytes = 64 << 20;
 
-// All bytes up to the end. ResourceExhausted beyond kMaxInputBytes; Unknown if
-// reading fails.
-absl::StatusOr<std::string> ReadAll(int fd);
+// All bytes up to the end. ResourceExhausted beyond `limit`; Unknown if reading
+// fails.
+absl::StatusOr<std::string> ReadAll(int fd, size_t limit = kMaxInputBytes);
 
 // The text in a file. Unknown if it cannot be opened; the errors of ReadAll and
 // CheckUtf8.

@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "client/number_option.h"
 
@@ -20,6 +22,8 @@ constexpr char kSessionsFooter[] =
     "  reprise sessions fork genesis genesis-2\n"
     "  reprise sessions show genesis\n"
     "  reprise sessions rewind genesis 1\n"
+    "  reprise sessions export genesis --encoding=f32+zstd\n"
+    "  reprise sessions import genesis.rpse --id=genesis-2\n"
     "  reprise sessions delete genesis genesis-2";
 
 constexpr char kPresetsFooter[] =
@@ -58,7 +62,100 @@ void AddRewind(CLI::App& sessions, CommandLine& line) {
       "again the same way.");
 }
 
+constexpr char kExportFooter[] =
+    "The file is sealed: a server opens it if it has the same keys (option\n"
+    "--seal-keys of reprise-server), serves the same model, and the file is "
+    "as\n"
+    "it was. f32 keeps every bit; bf16 has half the bytes and is rounded.";
+
+// Which of a few words is given, for the help and for complaints.
+constexpr char kEncodings[] = "f32, bf16, f32+zstd or bf16+zstd";
+
+std::string CheckEncoding(std::string& text) {
+  if (text == "f32" || text == "bf16" || text == "f32+zstd" ||
+      text == "bf16+zstd") {
+    return "";
+  }
+  return "'" + text + "' is not " + kEncodings;
+}
+
+// `seal` is called if the option is given.
+void AddEncoding(CLI::App& app, const std::string& group,
+                 std::function<v1::SealOptions*()> seal) {
+  app.add_option_function<std::string>(
+         "--encoding",
+         [seal = std::move(seal)](const std::string& text) {
+           v1::SealOptions& options = *seal();
+           options.set_elements(text.starts_with("bf16")
+                                    ? v1::STATE_ELEMENTS_BF16
+                                    : v1::STATE_ELEMENTS_F32);
+           options.set_zstd(text.ends_with("+zstd"));
+         },
+         std::string(kEncodings) + " [f32]")
+      ->type_name("NAME")
+      ->group(group)
+      ->check(CLI::Validator(CheckEncoding, ""));
+}
+
+void AddExport(CLI::App& sessions, CommandLine& line) {
+  CLI::App& app = AddCommand(sessions, "export", "Writes a session to a file",
+                             Command::kSessionsExport, line);
+  app.add_option_function<std::string>(
+         "ID",
+         [&line](const std::string& id) { line.export_session.set_id(id); },
+         "The session, which stays")
+      ->type_name("")
+      ->required();
+  app.add_option("--out", line.state_file, "The file [ID.rpse]")
+      ->type_name("FILE");
+  AddEncoding(app, "Options",
+              [&line] { return line.export_session.mutable_seal(); });
+  AddNumber<uint64_t>(app, "Options", "--ttl-ms",
+                      "The file opens for so long [no end]",
+                      [&line](uint64_t n) {
+                        line.export_session.mutable_seal()->set_ttl_ms(n);
+                      });
+  AddNumber<uint64_t>(
+      app, "Options", "--expected-revision",
+      "Refuses if the session is at another revision",
+      [&line](uint64_t n) { line.export_session.set_expected_revision(n); });
+  app.footer(kExportFooter);
+}
+
+void AddImport(CLI::App& sessions, CommandLine& line) {
+  CLI::App& app = AddCommand(sessions, "import", "Makes a session of a file",
+                             Command::kSessionsImport, line);
+  app.add_option("FILE", line.state_file, "What `export` or `--save` wrote")
+      ->type_name("")
+      ->required();
+  app.add_option_function<std::string>(
+         "--id",
+         [&line](const std::string& id) {
+           line.import_session.set_session_id(id);
+         },
+         "Its name [that of the session it was made of]")
+      ->type_name("ID");
+  AddNumber<uint64_t>(
+      app, "Options", "--ttl-ms",
+      "It is deleted when it was not used for so long [never]",
+      [&line](uint64_t n) { line.import_session.set_ttl_ms(n); });
+}
+
 }  // namespace
+
+void AddStateOptions(CLI::App& app, CommandLine& line) {
+  app.add_option("--load", line.load_file,
+                 "Goes on from the state in this file; the server keeps "
+                 "nothing")
+      ->type_name("FILE")
+      ->excludes("--session")
+      ->excludes("--preset");
+  app.add_option("--save", line.save_file, "Writes the state after it there")
+      ->type_name("FILE");
+  AddEncoding(app, "Output", [&line] {
+    return line.request.mutable_output()->mutable_snapshot();
+  });
+}
 
 CLI::App& AddCommand(CLI::App& parent, const std::string& name,
                      const std::string& description, Command command,
@@ -101,6 +198,8 @@ void AddSessions(CLI::App& root, CommandLine& line) {
           "The name of the new one [drawn]")
       ->type_name("");
   AddRewind(*app, line);
+  AddExport(*app, line);
+  AddImport(*app, line);
   AddIds(AddCommand(*app, "delete", "Deletes sessions for good",
                     Command::kSessionsDelete, line),
          line);

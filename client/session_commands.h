@@ -15,6 +15,9 @@ CLI::App& AddCommand(CLI::App& parent, const std::string& name,
                      const std::string& description, Command command,
                      CommandLine& line);
 
+// The state that `complete` begins with and leaves, in files.
+void AddStateOptions(CLI::App& app, CommandLine& line);
+
 // Both add a subcommand of `root` that writes what it is given to `line`, which
 // must outlive the parsing.
 void AddSessions(CLI::App& root, CommandLine& line);

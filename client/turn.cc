@@ -69,9 +69,16 @@ class TurnViewer {
     }
   }
 
+  // States belong into files, not into lines.
   void ShowJson(const v1::GenerateResponse& message) {
     spinner_.Stop();
-    absl::StatusOr<std::string> line = ToJsonLine(message);
+    const bool state = message.finished().has_snapshot();
+    v1::GenerateResponse shown;
+    if (state) {
+      shown = message;
+      shown.mutable_finished()->mutable_snapshot()->clear_data();
+    }
+    absl::StatusOr<std::string> line = ToJsonLine(state ? shown : message);
     if (line.ok()) {
       terminal_.Print(*line);
     } else {
@@ -134,6 +141,8 @@ std::string ResumeName(const v1::Started& started) {
     case v1::RESUME_SOURCE_STORE:
       name = "resumed from the store";
       break;
+    case v1::RESUME_SOURCE_CLIENT:
+      return "resumed from the client's state";
     case v1::RESUME_SOURCE_PREFIX:
       name = "begun from the prefix cache";
       break;
@@ -234,6 +243,15 @@ std::string SummariseTurn(const TurnResult& result) {
   }
   if (result.started && !result.started->session_id().empty()) {
     text += "; " + SessionSummary(result);
+  }
+  if (result.started && result.started->session_id().empty() &&
+      result.started->resumed_from() == v1::RESUME_SOURCE_CLIENT) {
+    text += "; " + ResumeName(*result.started);
+  }
+  if (!result.finished.empty() && result.finished[0].has_snapshot()) {
+    const v1::SnapshotInfo& info = result.finished[0].snapshot().info();
+    text += "; state of " + FormatBytes(info.sealed_bytes()) + " at revision " +
+            std::to_string(info.revision());
   }
   if (result.usage.cached_tokens() > 0) {
     text += ", " + FormatTokens(result.usage.cached_tokens()) + " cached";

@@ -1,5 +1,4 @@
-// What SessionManager is made of, for its source files alone (session_*.cc),
-// and client_states.cc.
+// What SessionManager is made of, for session_*.cc and client_states.cc alone.
 #ifndef SERVER_SESSION_MANAGER_IMPL_H_
 #define SERVER_SESSION_MANAGER_IMPL_H_
 
@@ -74,9 +73,8 @@ struct SessionManager::Impl {
 
   // -- session_upkeep.cc --
 
-  // ResourceExhausted if there are max_sessions. Nothing is reserved, and turns
-  // are counted when they commit: the limit may be passed by as many as are
-  // made at once. It keeps the disk from filling, for which that is enough.
+  // ResourceExhausted if there are max_sessions. Reserves nothing: the limit
+  // may be passed by as many as are made at once.
   absl::Status CheckRoomForOne() const;
   // ResourceExhausted if the tenant has all the bytes, or for a new session
   // the sessions, that it may have. Nothing is reserved. Errors of the store.

@@ -56,6 +56,31 @@ TEST_F(CommandLineTest, TheFixedNamesForScriptsWork) {
   EXPECT_EQ(line.request.sampling().seed(), 7u);
 }
 
+TEST_F(CommandLineTest, StatesInFilesAreNamed) {
+  const CommandLine complete =
+      ParseOk({"complete", "a", "--load=x", "--save=y", "--encoding=f32+zstd"});
+  EXPECT_EQ(complete.load_file, "x");
+  EXPECT_EQ(complete.save_file, "y");
+  EXPECT_TRUE(complete.request.output().snapshot().zstd());
+  EXPECT_EQ(complete.request.output().snapshot().elements(),
+            v1::STATE_ELEMENTS_F32);
+  const CommandLine exported = ParseOk({"sessions", "export", "s"});
+  EXPECT_EQ(exported.command, Command::kSessionsExport);
+  EXPECT_EQ(exported.export_session.id(), "s");
+  EXPECT_EQ(exported.state_file, "");
+  EXPECT_FALSE(exported.export_session.has_seal());
+  const CommandLine imported = ParseOk({"sessions", "import", "f", "--id=t"});
+  EXPECT_EQ(imported.command, Command::kSessionsImport);
+  EXPECT_EQ(imported.state_file, "f");
+  EXPECT_EQ(imported.import_session.session_id(), "t");
+  ExpectUsageError({"complete", "a", "--load=x", "--session=s"}, "--session");
+  ExpectUsageError({"complete", "a", "--save=x", "--n=2"}, "--save");
+  ExpectUsageError({"complete", "a", "--encoding=bf16"}, "--save");
+  ExpectUsageError({"sessions", "export", "s", "--encoding=f16"},
+                   "'f16' is not f32, bf16, f32+zstd or bf16+zstd");
+  ExpectUsageError({"sessions", "import"}, "FILE");
+}
+
 TEST_F(CommandLineTest, GlobalOptionsStandBeforeOrAfterTheCommand) {
   for (const auto& arguments : std::vector<std::vector<const char*>>{
            {"--json", "-v", "--server", "h:1", "sessions", "list"},
@@ -274,9 +299,10 @@ TEST_F(CommandLineTest, WhatIsNoCommandIsNamedAndTheCommandsListed) {
   ExpectUsageError({"--json", "bogus", "x"}, "'bogus' is no command; ");
   ExpectUsageError({"--verbose"}, "a command is required; " + list);
   ExpectUsageError({"--bogus"}, "no such option: --bogus");
-  ExpectUsageError({"sessions", "bogus"},
-                   "'bogus' is no sessions command; the commands are list, "
-                   "show, suspend, resume, fork, rewind, delete");
+  ExpectUsageError(
+      {"sessions", "bogus"},
+      "'bogus' is no sessions command; the commands are list, "
+      "show, suspend, resume, fork, rewind, export, import, delete");
 }
 
 TEST_F(CommandLineTest, WithJsonAUsageErrorIsOneLine) {

@@ -6,7 +6,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -14,6 +13,7 @@
 #include "engine/base/mutex.h"
 #include "proto/inference.grpc.pb.h"
 #include "tests/client/fake_answer.h"
+#include "tests/client/fake_sessions.h"
 
 namespace reprise {
 
@@ -59,61 +59,6 @@ class FakeInference final : public v1::Inference::Service {
   v1::TokenizeRequest last_tokenize_ ABSL_GUARDED_BY(mu_);
   std::string chat_template_ ABSL_GUARDED_BY(mu_);
   int cancelled_calls_ ABSL_GUARDED_BY(mu_) = 0;
-};
-
-// A map of sessions. All calls but List answer NOT_FOUND for an unknown id.
-class FakeSessions final : public v1::Sessions::Service {
- public:
-  void Put(const v1::Session& session);
-  v1::RewindSessionRequest last_rewind() const;
-  grpc::Status Create(grpc::ServerContext* context,
-                      const v1::CreateSessionRequest* request,
-                      v1::Session* response) override;
-  grpc::Status Get(grpc::ServerContext* context,
-                   const v1::GetSessionRequest* request,
-                   v1::Session* response) override;
-  grpc::Status List(grpc::ServerContext* context,
-                    const v1::ListSessionsRequest* request,
-                    v1::ListSessionsResponse* response) override;
-  grpc::Status Append(grpc::ServerContext* context,
-                      const v1::AppendRequest* request,
-                      v1::AppendResponse* response) override;
-  grpc::Status Suspend(grpc::ServerContext* context,
-                       const v1::SuspendSessionRequest* request,
-                       v1::Session* response) override;
-  grpc::Status Resume(grpc::ServerContext* context,
-                      const v1::ResumeSessionRequest* request,
-                      v1::ResumeSessionResponse* response) override;
-  grpc::Status Fork(grpc::ServerContext* context,
-                    const v1::ForkSessionRequest* request,
-                    v1::Session* response) override;
-  grpc::Status Rewind(grpc::ServerContext* context,
-                      const v1::RewindSessionRequest* request,
-                      v1::Session* response) override;
-  grpc::Status Delete(grpc::ServerContext* context,
-                      const v1::DeleteSessionRequest* request,
-                      v1::DeleteSessionResponse* response) override;
-  grpc::Status SavePreset(grpc::ServerContext* context,
-                          const v1::SavePresetRequest* request,
-                          v1::Preset* response) override;
-  grpc::Status DeletePreset(grpc::ServerContext* context,
-                            const v1::DeletePresetRequest* request,
-                            v1::DeletePresetResponse* response) override;
-  grpc::Status ListPresets(grpc::ServerContext* context,
-                           const v1::ListPresetsRequest* request,
-                           v1::ListPresetsResponse* response) override;
-  grpc::Status Touch(grpc::ServerContext* context,
-                     const v1::TouchSessionRequest* request,
-                     v1::Session* response) override;
-
- private:
-  grpc::Status Find(const std::string& id, v1::Session* response) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
-  mutable Mutex mu_;
-  std::map<std::string, v1::Session> sessions_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, v1::Preset> presets_ ABSL_GUARDED_BY(mu_);
-  v1::RewindSessionRequest last_rewind_ ABSL_GUARDED_BY(mu_);
 };
 
 // Listens on a free loopback port for as long as it lives.

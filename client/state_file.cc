@@ -1,0 +1,59 @@
+#include "client/state_file.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "client/input.h"
+#include "engine/base/status_macros.h"
+
+namespace reprise {
+namespace {
+
+absl::Status Failed(const char* what, const std::string& path) {
+  return absl::UnknownError(std::string("cannot ") + what + " " + path + ": " +
+                            std::strerror(errno));
+}
+
+bool WriteWhole(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::Status WriteStateFile(const std::string& path, std::string_view bytes) {
+  // Beside it, so that the rename stays in one file system.
+  std::string draft = path + ".XXXXXX";
+  const int fd = mkostemp(draft.data(), O_CLOEXEC);  // for its owner only
+  if (fd < 0) return Failed("write", path);
+  absl::Status status;
+  if (!WriteWhole(fd, bytes) || fsync(fd) != 0) status = Failed("write", path);
+  if (close(fd) != 0 && status.ok()) status = Failed("write", path);
+  if (status.ok() && std::rename(draft.c_str(), path.c_str()) != 0) {
+    status = Failed("write", path);
+  }
+  if (!status.ok()) unlink(draft.c_str());
+  return status;
+}
+
+absl::StatusOr<std::string> ReadStateFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Failed("open", path);
+  absl::StatusOr<std::string> bytes = ReadAll(fd, kMaxStateBytes);
+  close(fd);
+  if (bytes.ok()) return bytes;
+  return absl::Status(bytes.status().code(),
+                      path + ": " + std::string(bytes.status().message()));
+}
+
+}  // namespace reprise

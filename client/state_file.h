@@ -1,0 +1,27 @@
+// Sealed states in files: whole conversations, so nobody else may read them.
+#ifndef CLIENT_STATE_FILE_H_
+#define CLIENT_STATE_FILE_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace reprise {
+
+constexpr size_t kMaxStateBytes = size_t{1} << 30;
+
+// Writes a file that its owner alone may read, in place of an old one only when
+// all is written; one that is a symbolic link is replaced. Unknown, naming the
+// file, if that fails, and then what was there is still there.
+absl::Status WriteStateFile(const std::string& path, std::string_view bytes);
+
+// Unknown, naming the file, if it cannot be read; ResourceExhausted if it has
+// more than kMaxStateBytes.
+absl::StatusOr<std::string> ReadStateFile(const std::string& path);
+
+}  // namespace reprise
+
+#endif  // CLIENT_STATE_FILE_H_

@@ -1,0 +1,157 @@
+// What the `reprise` binary does with states in files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tests/client/cli_fixture.h"
+#include "tests/support/temp_dir.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class CliStatesTest : public CliTest {
+ protected:
+  void SetUp() override {
+    v1::Session session;
+    session.set_id("s");
+    session.set_revision(3);
+    session.set_tokens(40);
+    server_.sessions.Put(session);
+  }
+
+  static std::string Contents(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  // An answer whose Finished has a state.
+  static FakeAnswer WithState() {
+    FakeAnswer answer = AnswerOf({"answer"});
+    v1::SealedSnapshot& state =
+        *answer.messages.back().mutable_finished()->mutable_snapshot();
+    state.set_data("new state");
+    state.mutable_info()->set_revision(2);
+    state.mutable_info()->set_sealed_bytes(9);
+    return answer;
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(CliStatesTest, ExportWritesAFileAndSaysWhatIsInIt) {
+  const std::string path = dir_.Path("out.rpse");
+  const Outcome outcome =
+      Run({"sessions", "export", "s", "--out=" + path, "--encoding=bf16+zstd",
+           "--ttl-ms=1000", "--expected-revision=3"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, StartsWith("s is in " + path + ", after "));
+  EXPECT_THAT(outcome.out,
+              HasSubstr(": revision 3, 40 tokens, 6 B as bf16+zstd\n"));
+  EXPECT_EQ(Contents(path), "sealed");
+  const v1::ExportSessionRequest request = server_.sessions.last_export();
+  EXPECT_EQ(request.seal().elements(), v1::STATE_ELEMENTS_BF16);
+  EXPECT_TRUE(request.seal().zstd());
+  EXPECT_EQ(request.seal().ttl_ms(), 1000u);
+  EXPECT_EQ(request.expected_revision(), 3u);
+  const Outcome json =
+      Run({"sessions", "export", "s", "--out=" + path, "--json"});
+  EXPECT_THAT(json.out, StartsWith("{\"session_id\":\"s\",\"revision\":\"3\""));
+}
+
+TEST_F(CliStatesTest, WhatCannotBeExportedLeavesNoFile) {
+  const std::string path = dir_.Path("out.rpse");
+  const Outcome outcome =
+      Run({"sessions", "export", "nobody", "--out=" + path});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err, "reprise: NOT_FOUND: no session 'nobody'\n");
+  v1::SnapshotChunk chunk;  // without the last one
+  chunk.set_data("cut");
+  server_.sessions.SetExport({chunk});
+  EXPECT_THAT(Run({"sessions", "export", "s", "--out=" + path}).err,
+              StartsWith("reprise: DATA_LOSS: "));
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(CliStatesTest, ImportSendsTheFileInPieces) {
+  const std::string bytes(200'000, 'x');
+  const std::string path = dir_.Write("in.rpse", bytes);
+  const Outcome outcome =
+      Run({"sessions", "import", path, "--id=new", "--ttl-ms=5000"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              StartsWith("new is a session, from " + path + ", after "));
+  EXPECT_THAT(outcome.out,
+              HasSubstr(": revision 4, 200,000 tokens, 195.3 KiB"));
+  EXPECT_EQ(server_.sessions.last_import(), bytes);
+  EXPECT_EQ(server_.sessions.last_import_target().ttl_ms(), 5000u);
+  EXPECT_EQ(Run({"sessions", "import", path, "--id=new"}).err,
+            "reprise: ALREADY_EXISTS: it is taken\n");
+  EXPECT_THAT(Run({"sessions", "import", path}).out, StartsWith("made is"));
+  EXPECT_THAT(Run({"sessions", "import", dir_.Path("none")}).err,
+              HasSubstr("cannot open " + dir_.Path("none")));
+}
+
+TEST_F(CliStatesTest, CompleteGoesOnFromAFileAndWritesTheNext) {
+  server_.inference.SetAnswer(WithState());
+  const std::string from = dir_.Write("from", "old state");
+  const std::string to = dir_.Path("to");
+  const Outcome outcome = Run({"complete", "a", "--load=" + from,
+                               "--save=" + to, "--encoding=bf16", "-v"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "answer");
+  EXPECT_THAT(outcome.err, HasSubstr("; state of 9 B at revision 2"));
+  EXPECT_EQ(Contents(to), "new state");
+  const v1::GenerateRequest request = server_.inference.last_request();
+  EXPECT_EQ(request.snapshot(), "old state");
+  EXPECT_EQ(request.output().snapshot().elements(), v1::STATE_ELEMENTS_BF16);
+  // One file for both, and no bytes of it among the lines.
+  const Outcome json =
+      Run({"complete", "a", "--load=" + to, "--save=" + to, "--json"});
+  EXPECT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_THAT(json.out, HasSubstr("\"sealed_bytes\":\"9\""));
+  EXPECT_THAT(json.out, Not(HasSubstr("\"data\"")));
+}
+
+TEST_F(CliStatesTest, WithoutAStateNothingIsWritten) {
+  server_.inference.SetAnswer(AnswerOf({"x"}));
+  const std::string path = dir_.Write("state", "old");
+  const Outcome outcome = Run({"complete", "a", "--save=" + path});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr(path + " was not written"));
+  EXPECT_EQ(Contents(path), "old");
+}
+
+TEST_F(CliStatesTest, ChatSavesAndLoads) {
+  server_.inference.SetAnswer(AnswerOf({"answer"}, "s"));
+  const std::string path = dir_.Path("chat.rpse");
+  const Outcome saved =
+      Run({"chat", "--session=s"}, "one\n/save " + path + "\n");
+  EXPECT_THAT(saved.out, StartsWith("answer\ns is in " + path + ", after "));
+  EXPECT_EQ(Contents(path), "sealed");
+  const Outcome loaded =
+      Run({"chat", "--session=s"}, "/load " + path + "\ntwo\n");
+  EXPECT_EQ(loaded.out, "answer\n");
+  EXPECT_THAT(loaded.err, HasSubstr("this is session chat-"));
+  EXPECT_THAT(loaded.err, HasSubstr(" now, from " + path +
+                                    ": revision 4, 6 tokens, 6 B\n"));
+  EXPECT_THAT(server_.inference.last_request().session_id(),
+              StartsWith("chat-"));
+  EXPECT_EQ(server_.sessions.last_import(), "sealed");
+  EXPECT_EQ(Run({"chat", "--session=s"}, "/load\n").err,
+            "reprise: INVALID_ARGUMENT: /load needs a FILE\n");
+  EXPECT_EQ(Run({"chat", "--session=s"}, "/save\n").err,
+            "reprise: INVALID_ARGUMENT: /save needs a FILE\n");
+  EXPECT_THAT(Run({"chat", "--session=s"}, "/load /none/at/all\n").err,
+              HasSubstr("cannot open /none/at/all"));
+}
+
+}  // namespace
+}  // namespace reprise
