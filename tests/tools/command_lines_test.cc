@@ -22,7 +22,8 @@ const std::string kTools = REPRISE_SOURCE_DIR "/tools/";
 int ExitCode(const CommandResult& result) { return WEXITSTATUS(result.status); }
 
 TEST(ToolsTest, WrongArgumentsAreUsageErrors) {
-  for (const std::string tool : {"reprise-bench", "reprise-golden"}) {
+  for (const std::string tool :
+       {"reprise-bench", "reprise-golden", "reprise-snapshots"}) {
     for (const std::string arguments :
          {"--nonsense", "--threads=many --model=x x", "--threads= x",
           "--weights=f64 x", ""}) {
@@ -35,7 +36,8 @@ TEST(ToolsTest, WrongArgumentsAreUsageErrors) {
 }
 
 TEST(ToolsTest, HelpTeachesAndFailsWhereItCannotBeWritten) {
-  for (const std::string tool : {"reprise-bench", "reprise-golden"}) {
+  for (const std::string tool :
+       {"reprise-bench", "reprise-golden", "reprise-snapshots"}) {
     const CommandResult help = RunCommand(kBin + tool + " --help");
     EXPECT_EQ(ExitCode(help), 0);
     EXPECT_THAT(help.output, HasSubstr("--weights"));
