@@ -313,6 +313,24 @@ TEST(TidyTest, LinesAreShort) {
   }
 }
 
+// A test that no target has would never fail.
+TEST(TidyTest, EverySourceIsInTheListOfItsFolder) {
+  const fs::path root = REPRISE_SOURCE_DIR;
+  for (const Source& source : Sources()) {
+    if (IsHeader(source)) continue;
+    // tools/ has one list for its folders.
+    fs::path folder = fs::path(source.path).parent_path();
+    while (!fs::exists(root / folder / "CMakeLists.txt")) {
+      folder = folder.parent_path();
+    }
+    std::ifstream file(root / folder / "CMakeLists.txt");
+    const std::string list{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_NE(list.find(fs::path(source.path).lexically_relative(folder)),
+              std::string::npos)
+        << source.path << " is not in " << folder << "/CMakeLists.txt";
+  }
+}
+
 TEST(TidyTest, NothingIsLeftForLater) {
   for (const Source& source : Sources()) {
     for (size_t i = 0; i < source.lines.size(); ++i) {
