@@ -9,6 +9,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/parallel.h"
+#include "engine/kernels/gate_ops.h"
 #include "engine/philox.h"
 
 namespace reprise {
@@ -21,6 +22,25 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 float ToFinite(double logit) {
   constexpr double kMax = std::numeric_limits<float>::max();
   return static_cast<float>(std::clamp(logit, -kMax, kMax));
+}
+
+// Exponentials are computed for so many numbers at a time.
+constexpr size_t kBlock = 256;
+
+// The sum of exp(logit - highest) over the finite ones, in their order.
+double SumOfPowers(std::span<const float> logits, float highest) {
+  std::array<double, kBlock> powers;
+  double total = 0;
+  for (size_t first = 0; first < logits.size(); first += kBlock) {
+    const size_t size = std::min(kBlock, logits.size() - first);
+    for (size_t i = 0; i < size; ++i) {
+      const float logit = logits[first + i];
+      powers[i] = std::isfinite(logit) ? double{logit} - highest : kNever;
+    }
+    ExpOfNonPositive(powers.data(), static_cast<int64_t>(size));
+    for (size_t i = 0; i < size; ++i) total += powers[i];
+  }
+  return total;
 }
 
 // Puts the `top` most likely tokens into `best`, the lower id first of equals.
@@ -174,7 +194,8 @@ void Sampler::StartWithAll() {
   candidates_.clear();
   for (size_t i = 0; i < adjusted_.size(); ++i) {
     if (adjusted_[i] == kNever) continue;
-    candidates_.push_back({static_cast<int32_t>(i), -adjusted_[i], 0});
+    candidates_.push_back(
+        {.token = static_cast<int32_t>(i), .cost = -adjusted_[i]});
   }
 }
 
@@ -194,7 +215,7 @@ void Sampler::StartWithTopK(size_t top_k) {
       std::pop_heap(candidates_.begin(), candidates_.end(), better);
       candidates_.pop_back();
     }
-    candidates_.push_back({static_cast<int32_t>(i), cost, 0});
+    candidates_.push_back({.token = static_cast<int32_t>(i), .cost = cost});
     std::push_heap(candidates_.begin(), candidates_.end(), better);
   }
   std::sort(
@@ -207,9 +228,17 @@ void Sampler::ComputeProbabilities(float temperature) {
   for (const Candidate& candidate : candidates_) {
     lowest = std::min(lowest, candidate.cost);
   }
-  for (Candidate& candidate : candidates_) {
-    candidate.cost = (candidate.cost - lowest) / temperature;
-    candidate.probability = std::exp(-candidate.cost);
+  std::array<double, kBlock> powers;
+  for (size_t first = 0; first < candidates_.size(); first += kBlock) {
+    const std::span<Candidate> block =
+        std::span(candidates_)
+            .subspan(first, std::min(kBlock, candidates_.size() - first));
+    for (size_t i = 0; i < block.size(); ++i) {
+      block[i].cost = (block[i].cost - lowest) / temperature;
+      powers[i] = -block[i].cost;
+    }
+    ExpOfNonPositive(powers.data(), std::ssize(block));
+    for (size_t i = 0; i < block.size(); ++i) block[i].probability = powers[i];
   }
 }
 
@@ -224,28 +253,25 @@ double Sampler::TotalProbability() const {
 // Keeps the fewest candidates whose probabilities reach `share` of the total,
 // those of the lowest rank (>= 0) first. Ranks are put into bins first: one bin
 // holds the last one to be kept, and only that bin is sorted.
-template <typename Rank>
-void Sampler::KeepFewest(double share, Rank rank) {
-  constexpr size_t kBins = 1024;
+void Sampler::KeepFewest(double share, auto rank) {
+  constexpr int32_t kBins = 1024;
   constexpr double kBinsPerUnit = 32;  // ranks beyond 32 share the last bin
-  const auto bin_of = [rank](const Candidate& candidate) {
-    return static_cast<size_t>(
-        std::min<double>(rank(candidate) * kBinsPerUnit, kBins - 1));
-  };
   const auto before = [rank](const Candidate& a, const Candidate& b) {
     return std::pair(rank(a), a.token) < std::pair(rank(b), b.token);
   };
   std::array<double, kBins> mass = {};
-  for (const Candidate& candidate : candidates_) {
-    mass[bin_of(candidate)] += candidate.probability;
+  for (Candidate& candidate : candidates_) {
+    candidate.bin = static_cast<int32_t>(
+        std::min<double>(rank(candidate) * kBinsPerUnit, kBins - 1));
+    mass[candidate.bin] += candidate.probability;
   }
   const double target = share * std::accumulate(mass.begin(), mass.end(), 0.0);
   double kept = 0;
-  size_t bin = 0;
+  int32_t bin = 0;
   while (bin + 1 < kBins && kept + mass[bin] < target) kept += mass[bin++];
   undecided_.clear();
   for (const Candidate& candidate : candidates_) {
-    if (bin_of(candidate) == bin) undecided_.push_back(candidate);
+    if (candidate.bin == bin) undecided_.push_back(candidate);
   }
   std::sort(undecided_.begin(), undecided_.end(), before);
   // The first that reaches the target is kept too. If rounding lets none do so,
@@ -256,8 +282,7 @@ void Sampler::KeepFewest(double share, Rank rank) {
                                    return kept >= target;
                                  });
   std::erase_if(candidates_, [&](const Candidate& candidate) {
-    const size_t its_bin = bin_of(candidate);
-    if (its_bin != bin) return its_bin > bin;
+    if (candidate.bin != bin) return candidate.bin > bin;
     return last != undecided_.end() && before(*last, candidate);
   });
 }
@@ -328,10 +353,7 @@ SampledToken ScoreToken(std::span<const float> logits, int32_t token,
     if (std::isfinite(logit)) highest = std::max(highest, logit);
   }
   if (highest == kNever) return result;
-  double total = 0;
-  for (const float logit : logits) {
-    if (std::isfinite(logit)) total += std::exp(double{logit} - highest);
-  }
+  const double total = SumOfPowers(logits, highest);
   // Subtracted one after the other: their sum would lose digits.
   const double log_total = std::log(total);
   const auto logprob = [highest, log_total](float logit) {

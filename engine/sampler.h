@@ -102,6 +102,7 @@ class Sampler {
   // A token that may still be chosen.
   struct Candidate {
     int32_t token = 0;
+    int32_t bin = 0;         // see KeepFewest
     double cost = 0;         // (highest logit - logit) / temperature
     double probability = 0;  // exp(-cost): not divided by the total
   };
@@ -117,8 +118,7 @@ class Sampler {
   void KeepTypical(double typical_p);
   void KeepMinP(double min_p);
   double TotalProbability() const;
-  template <typename Rank>
-  void KeepFewest(double share, Rank rank);
+  void KeepFewest(double share, auto rank);
 
   std::vector<float> adjusted_;        // [vocab] logits after the penalties
   std::vector<double> weights_;        // [vocab] 0 between calls

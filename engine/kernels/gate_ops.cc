@@ -43,6 +43,21 @@ void Exp(float* x, int64_t n) {
   Map(x, n, [](auto d, auto v) HWY_ATTR { return ExpOf(d, v); });
 }
 
+void ExpOfNonPositive(double* x, int64_t n) {
+  const hn::ScalableTag<double> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto size = static_cast<size_t>(n);
+  size_t i = 0;
+  for (; i + lanes <= size; i += lanes) {
+    hn::StoreU(hn::Exp(d, hn::LoadU(d, x + i)), d, x + i);
+  }
+  // The same operations for the rest, one by one.
+  const hn::CappedTag<double, 1> one;
+  for (; i < size; ++i) {
+    hn::StoreU(hn::Exp(one, hn::LoadU(one, x + i)), one, x + i);
+  }
+}
+
 void Sigmoid(float* x, int64_t n) {
   Map(x, n, [](auto d, auto v) HWY_ATTR {
     const auto one = hn::Set(d, 1.0f);
@@ -115,6 +130,7 @@ HWY_AFTER_NAMESPACE();
 namespace reprise {
 
 HWY_EXPORT(Exp);
+HWY_EXPORT(ExpOfNonPositive);
 HWY_EXPORT(Sigmoid);
 HWY_EXPORT(Softplus);
 HWY_EXPORT(Tanh);
@@ -126,6 +142,10 @@ HWY_EXPORT(Interpolate);
 HWY_EXPORT(MultiplyAdd);
 
 void Exp(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Exp)(x, n); }
+
+void ExpOfNonPositive(double* x, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(ExpOfNonPositive)(x, n);
+}
 
 void Sigmoid(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Sigmoid)(x, n); }
 

@@ -16,6 +16,10 @@ void Tanh(float* x, int64_t n);
 void SquaredRelu(float* x, int64_t n);
 void ExpMinusExp(float* x, int64_t n);
 
+// exp(x), in place, for x of at most 0 (or minus infinity, but not NaN): what
+// probabilities are made of. Right to one unit in the last place.
+void ExpOfNonPositive(double* x, int64_t n);
+
 // exp(max(factor log(sigmoid(x)), min_log)), in place.
 struct SigmoidPower {
   float factor = 1;

@@ -162,6 +162,22 @@ TEST(SamplerTest, FiltersAsThePlainReferenceDoes) {
   }
 }
 
+// As many tokens as models have, most of them with hardly any probability.
+TEST(SamplerTest, FiltersAsThePlainReferenceDoesAtFullSize) {
+  for (const float temperature : {0.3f, 1.0f, 2.0f}) {
+    for (const float top_p : {0.5f, 0.9f, 0.999f, 1.0f}) {
+      for (const int32_t top_k : {0, 40, 20000}) {
+        SamplingParams params;
+        params.temperature = temperature;
+        params.top_p = top_p;
+        params.top_k = top_k;
+        params.seed = static_cast<uint64_t>(top_k) + 1;
+        ExpectAsReference(50257, params, /*logits_seed=*/9);
+      }
+    }
+  }
+}
+
 TEST(SamplerTest, AppliesFiltersInTheStatedOrder) {
   std::mt19937 random(5);
   std::uniform_real_distribution<float> uniform(0.05f, 0.99f);

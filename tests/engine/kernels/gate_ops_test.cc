@@ -64,6 +64,35 @@ double Softplus64(double x) {
   return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
 }
 
+TEST(GateOpsTest, ExpOfNonPositive) {
+  constexpr double kDoubleEpsilon = std::numeric_limits<double>::epsilon();
+  std::mt19937 generator(1);
+  std::uniform_real_distribution<double> uniform(-745, 0);
+  ForEveryTarget([&] {
+    for (int64_t n = 1; n <= 40; ++n) {
+      std::vector<double> x(static_cast<size_t>(n));
+      for (double& value : x)
+        value = uniform(generator) / static_cast<double>(n);
+      x[0] = n % 2 == 0 ? 0 : -std::numeric_limits<double>::infinity();
+      std::vector<double> y = x;
+      y.push_back(12345);
+      ExpOfNonPositive(y.data(), n);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double exact = std::exp(x[i]);
+        ASSERT_NEAR(
+            y[i], exact,
+            2 * kDoubleEpsilon * exact + std::numeric_limits<double>::min())
+            << "x = " << x[i];
+        // A number's result is its own, wherever it stands.
+        double alone = x[i];
+        ExpOfNonPositive(&alone, 1);
+        ASSERT_EQ(alone, y[i]);
+      }
+      ASSERT_EQ(y.back(), 12345);
+    }
+  });
+}
+
 TEST(GateOpsTest, Sigmoid) {
   CheckOp(
       Sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 4);
