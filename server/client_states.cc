@@ -14,8 +14,8 @@
 namespace reprise {
 namespace {
 
-// A state that was given out is as old as it is long: its revision must be that
-// of its seal.
+// The revision stands in the seal too, for clients that are told of it; it must
+// be the same.
 absl::Status CheckRevision(const SessionRecord& record,
                            const SealLabel& label) {
   if (record.revision == label.revision) return absl::OkStatus();

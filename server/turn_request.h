@@ -61,7 +61,7 @@ struct TurnRequest {
   bool include_stop = false;
   std::optional<int64_t> time_limit_ms;
   bool commit = true;          // sessions only
-  bool keep_on_cancel = true;  // sessions only
+  bool keep_on_cancel = true;  // in the session, and for the client
   int32_t n = 1;               // more than 1 only without commit
   bool want_text = true;
   bool want_token_ids = false;
