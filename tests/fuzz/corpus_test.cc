@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,6 +14,12 @@
 #include "tests/fuzz/targets.h"
 
 namespace reprise {
+
+// Names in messages and in ctest, in place of addresses.
+static void PrintTo(const FuzzTarget& target, std::ostream* out) {
+  *out << target.name;
+}
+
 namespace {
 
 namespace fs = std::filesystem;
