@@ -25,6 +25,20 @@ inline v1::GenerateRequest ReplicaTurn(const std::string& text, uint32_t tokens,
   return request;
 }
 
+// What acts once, when a completion has so many tokens; 0: when it has started.
+// Messages tell less: on a busy machine one brings many tokens.
+template <typename Act>
+auto OnceAt(uint32_t tokens, Act act) {
+  return [tokens, act,
+          done = false](const v1::GenerateResponse& message) mutable {
+    const bool reached =
+        tokens == 0 || message.delta().usage().completion_tokens() >= tokens;
+    if (done || !reached) return;
+    done = true;
+    act();
+  };
+}
+
 // The same answer to the bit, wherever and however it was made.
 inline void ExpectSame(const Completion& some, const Completion& expected) {
   EXPECT_TRUE(some.status.ok()) << some.status.error_message();

@@ -80,8 +80,8 @@ TEST_F(ReplicasTest, ForksRewindsAndDeletionsAreEverybodys) {
 TEST_F(ReplicasTest, AKilledServersTurnGoesOnElsewhere) {
   uint64_t revision = 0;
   size_t turn = 0;
-  // Messages after which the server is killed; the first is Started.
-  for (const int messages : {1, 2, 40, 120}) {
+  // Tokens after which the server is killed; none: when it has started.
+  for (const uint32_t tokens : {0, 1, 40, 120}) {
     const v1::GenerateRequest request =
         ReplicaTurn(kTexts[turn % std::size(kTexts)], kLong, turn);
     ++turn;
@@ -91,14 +91,10 @@ TEST_F(ReplicasTest, AKilledServersTurnGoesOnElsewhere) {
     const std::string first = client->address();
     const size_t victim = ReplicaAt(first);
     ASSERT_LT(victim, replicas_.size());
-    int heard = 0;
     std::vector<std::string> notices;
     const Completion resumed = Resuming(
         *client, request,
-        [&](const v1::GenerateResponse&) {
-          if (++heard == messages) replicas_[victim]->Signal(SIGKILL);
-        },
-        notices);
+        OnceAt(tokens, [&] { replicas_[victim]->Signal(SIGKILL); }), notices);
     ExpectSame(resumed, expected);
     EXPECT_NE(client->address(), first);
     EXPECT_THAT(notices,
@@ -127,14 +123,10 @@ TEST_F(ReplicasTest, WithoutASessionTooAndForSeveralAnswers) {
   };
   const Completion expected = On(*alone_, request);
   const auto client = Connect(Addresses(0));
-  int heard = 0;
   std::vector<std::string> notices;
-  const Completion resumed = Resuming(
-      *client, request,
-      [&](const v1::GenerateResponse&) {
-        if (++heard == 60) replicas_[0]->Signal(SIGKILL);
-      },
-      notices);
+  const Completion resumed =
+      Resuming(*client, request,
+               OnceAt(60, [&] { replicas_[0]->Signal(SIGKILL); }), notices);
   EXPECT_TRUE(resumed.status.ok()) << resumed.status.error_message();
   EXPECT_EQ(texts(resumed), texts(expected));
   EXPECT_EQ(resumed.finished.size(), 3u);
@@ -151,14 +143,10 @@ TEST_F(ReplicasTest, AServerThatHasToEndKeepsAPartAndTheTurnIsMadeWhole) {
   const v1::GenerateRequest request = ReplicaTurn(kTexts[1], kLong, 2);
   const Completion expected = On(*alone_, request);
   const auto client = Connect(Addresses(0));
-  int heard = 0;
   std::vector<std::string> notices;
-  const Completion resumed = Resuming(
-      *client, request,
-      [&](const v1::GenerateResponse&) {
-        if (++heard == 20) replicas_[0]->Signal(SIGTERM);
-      },
-      notices);
+  const Completion resumed =
+      Resuming(*client, request,
+               OnceAt(20, [&] { replicas_[0]->Signal(SIGTERM); }), notices);
   ExpectSame(resumed, expected);
   EXPECT_EQ(replicas_[0]->Wait(), 0);
   ASSERT_EQ(notices.size(), 1u);
@@ -176,14 +164,9 @@ TEST_F(ReplicasTest, AConnectionThatBreaksIsNotACancelledTurn) {
     const Completion expected = On(*alone_, request);
     TcpRelay network(replicas_[0]->grpc_port());
     const auto client = Connect(network.address() + "," + Address(1));
-    int heard = 0;
     std::vector<std::string> notices;
-    const Completion resumed = Resuming(
-        *client, request,
-        [&](const v1::GenerateResponse&) {
-          if (++heard == 20) network.Cut();
-        },
-        notices);
+    const Completion resumed =
+        Resuming(*client, request, OnceAt(20, [&] { network.Cut(); }), notices);
     ExpectSame(resumed, expected);
     EXPECT_THAT(notices,
                 ElementsAre("the server at " + network.address() +
@@ -203,18 +186,18 @@ TEST_F(ReplicasTest, AnAnswerThatWasLostAfterItsCommitIsToldAgain) {
   // One that does not give the silent connection up by itself.
   const auto client = Connect(network.address() + "," + Address(1),
                               /*keepalive_ms=*/3'600'000);
-  int heard = 0;
   std::vector<std::string> notices;
-  const Completion resumed = Resuming(
-      *client, request,
-      [&](const v1::GenerateResponse&) {
-        if (++heard != 3) return;
-        network.Hold();
-        EXPECT_TRUE(Eventually(
-            [&] { return Sessions(*replicas_[2]) == 1; }));  // committed
-        network.Cut();
-      },
-      notices);
+  const Completion resumed =
+      Resuming(*client, request,
+               OnceAt(3,
+                      [&] {
+                        network.Hold();
+                        EXPECT_TRUE(Eventually([&] {
+                          return Sessions(*replicas_[2]) == 1;
+                        }));  // committed
+                        network.Cut();
+                      }),
+               notices);
   ExpectSame(resumed, expected);
   EXPECT_EQ(notices.size(), 1u);
   EXPECT_EQ(resumed.finished.at(0).revision(), 1u);
@@ -291,13 +274,9 @@ TEST_F(ReplicasTest, AStoppedServersTurnGoesOnElsewhere) {
   const v1::GenerateRequest request = ReplicaTurn(kTexts[0], kLong, 1);
   const Completion expected = On(*alone_, request);
   const auto client = Connect(Addresses(0));
-  int heard = 0;
   std::vector<std::string> notices;
   const Completion resumed = Resuming(
-      *client, request,
-      [&](const v1::GenerateResponse&) {
-        if (++heard == 20) replicas_[0]->Signal(SIGSTOP);
-      },
+      *client, request, OnceAt(20, [&] { replicas_[0]->Signal(SIGSTOP); }),
       // Less than it takes to notice: that does not count.
       notices, /*timeout_ms=*/kReplicaKeepaliveMs);
   ExpectSame(resumed, expected);
@@ -352,22 +331,21 @@ TEST_F(ReplicasTest, ATurnWhoseStoreWentAwayIsMadeWhenItIsBack) {
   const Completion expected = On(*alone_, request);
   const auto client = Connect(Addresses(0));
   bool restarted = false;
-  int heard = 0;
   std::vector<std::string> notices;
   auto restart = std::async(std::launch::deferred, [&] { redis_.Start(); });
-  const Completion resumed = Resuming(
-      *client, request,
-      [&](const v1::GenerateResponse&) {
-        if (++heard != 5) return;
-        redis_.Kill();
-        // Back only after the turn has failed.
-        restart = std::async(std::launch::async, [&] {
-          std::this_thread::sleep_for(std::chrono::seconds(1));
-          redis_.Start();
-          restarted = true;
-        });
-      },
-      notices);
+  const Completion resumed =
+      Resuming(*client, request,
+               OnceAt(5,
+                      [&] {
+                        redis_.Kill();
+                        // Back only after the turn has failed.
+                        restart = std::async(std::launch::async, [&] {
+                          std::this_thread::sleep_for(std::chrono::seconds(1));
+                          redis_.Start();
+                          restarted = true;
+                        });
+                      }),
+               notices);
   restart.get();
   EXPECT_TRUE(restarted);
   ExpectSame(resumed, expected);
