@@ -47,6 +47,7 @@ std::string_view SourceName(ResumeSource source) {
       return "memory";
     case ResumeSource::kStore:
       return "store";
+    case ResumeSource::kClient:
     case ResumeSource::kPrefix:
     case ResumeSource::kNone:
       break;
