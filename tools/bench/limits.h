@@ -34,7 +34,8 @@ class MachineLimits {
   static absl::StatusOr<MachineLimits> Measure(WeightType type);
 
   // Bytes per second that the team of threads reads from an array of `bytes`
-  // bytes, read over and over: the best of several passes.
+  // bytes, read over and over: the best of several passes, and of what was
+  // measured for larger ones.
   double ReadSpeed(int64_t bytes);
   // Operations per second of the best packed matmul at 512 rows, over a few
   // square and oblong shapes.
