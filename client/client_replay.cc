@@ -34,7 +34,6 @@ bool Join(List& heard, size_t& again, List& next) {
 
 void AnswerReplay::Begin(std::optional<uint64_t> revision) {
   revision_ = revision;
-  recorded_ = false;
   for (auto& [index, heard] : heard_) {
     heard.text_again = heard.token_ids_again = heard.logprobs_again = 0;
   }
@@ -56,7 +55,6 @@ absl::StatusOr<std::optional<v1::GenerateResponse>> AnswerReplay::Add(
 }
 
 absl::StatusOr<bool> AnswerReplay::AddStarted(const v1::Started& started) {
-  recorded_ = started.repeated();
   if (!started_.has_value()) {
     started_ = started;
     return true;

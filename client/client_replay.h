@@ -56,7 +56,6 @@ class AnswerReplay {
   const uint32_t completions_;
   std::optional<v1::Started> started_;
   std::optional<uint64_t> revision_;
-  bool recorded_ = false;            // what is heard now
   std::map<uint32_t, Heard> heard_;  // by index
   uint32_t finished_ = 0;
 };
