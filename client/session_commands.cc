@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "client/number_option.h"
@@ -68,15 +70,41 @@ constexpr char kExportFooter[] =
     "as\n"
     "it was. f32 keeps every bit; bf16 has half the bytes and is rounded.";
 
-// Which of a few words is given, for the help and for complaints.
-constexpr char kEncodings[] = "f32, bf16, f32+zstd or bf16+zstd";
+struct Encoding {
+  std::string_view name;
+  v1::StateElements elements;
+  bool zstd;
+};
+constexpr Encoding kEncodings[] = {
+    {"f32", v1::STATE_ELEMENTS_F32, false},
+    {"bf16", v1::STATE_ELEMENTS_BF16, false},
+    {"f32+zstd", v1::STATE_ELEMENTS_F32, true},
+    {"bf16+zstd", v1::STATE_ELEMENTS_BF16, true},
+};
+
+// Null if there is none of that name.
+const Encoding* FindEncoding(std::string_view name) {
+  for (const Encoding& encoding : kEncodings) {
+    if (encoding.name == name) return &encoding;
+  }
+  return nullptr;
+}
+
+// "f32, bf16, f32+zstd or bf16+zstd".
+std::string EncodingNames() {
+  std::string names;
+  for (const Encoding& encoding : kEncodings) {
+    if (&encoding != std::begin(kEncodings)) {
+      names += &encoding + 1 == std::end(kEncodings) ? " or " : ", ";
+    }
+    names += encoding.name;
+  }
+  return names;
+}
 
 std::string CheckEncoding(std::string& text) {
-  if (text == "f32" || text == "bf16" || text == "f32+zstd" ||
-      text == "bf16+zstd") {
-    return "";
-  }
-  return "'" + text + "' is not " + kEncodings;
+  if (FindEncoding(text) != nullptr) return "";
+  return "'" + text + "' is not " + EncodingNames();
 }
 
 // `seal` is called if the option is given.
@@ -85,13 +113,12 @@ void AddEncoding(CLI::App& app, const std::string& group,
   app.add_option_function<std::string>(
          "--encoding",
          [seal = std::move(seal)](const std::string& text) {
+           const Encoding& encoding = *FindEncoding(text);  // it was checked
            v1::SealOptions& options = *seal();
-           options.set_elements(text.starts_with("bf16")
-                                    ? v1::STATE_ELEMENTS_BF16
-                                    : v1::STATE_ELEMENTS_F32);
-           options.set_zstd(text.ends_with("+zstd"));
+           options.set_elements(encoding.elements);
+           options.set_zstd(encoding.zstd);
          },
-         std::string(kEncodings) + " [f32]")
+         EncodingNames() + " [f32]")
       ->type_name("NAME")
       ->group(group)
       ->check(CLI::Validator(CheckEncoding, ""));
