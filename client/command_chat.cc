@@ -12,6 +12,7 @@
 #include "client/input.h"
 #include "client/number_option.h"
 #include "client/turn.h"
+#include "engine/base/clock.h"
 #include "engine/base/status_macros.h"
 
 namespace reprise {
@@ -76,7 +77,7 @@ class Chat {
       if (!context_.in_is_terminal) {
         RETURN_IF_ERROR(status);
       } else if (!status.ok()) {
-        ReportError(status, line_.json, context_.terminal);
+        ReportError(status, line_, context_.terminal);
       }
     }
     SayGoodbye();
@@ -152,10 +153,12 @@ class Chat {
     v1::ForkSessionRequest request;
     request.set_id(session());
     if (!name.empty()) request.set_new_id(name);
+    const int64_t start_ns = Clock::Real().MonotonicNs();
     ASSIGN_OR_RETURN(const v1::Session fork,
                      context_.client.ForkSession(request));
     context_.terminal.Note("this is session " + fork.id() + " now, a fork of " +
-                           session());
+                           session() + ", after " + Since(start_ns) + ": " +
+                           DescribeSession(fork));
     request_.set_session_id(fork.id());
     before_turns_.clear();  // a fork has no earlier revisions
     return absl::OkStatus();
@@ -174,12 +177,14 @@ class Chat {
   // A name of its own: the session that was saved may be there still.
   absl::Status Load(const std::string& file) {
     if (file.empty()) return absl::InvalidArgumentError("/load needs a FILE");
+    const int64_t start_ns = Clock::Real().MonotonicNs();
     v1::SnapshotChunk target;
     target.set_session_id(DrawChatId());
     ASSIGN_OR_RETURN(const v1::Session loaded,
                      ImportFile(file, target, context_.client));
     context_.terminal.Note("this is session " + loaded.id() + " now, from " +
-                           file + ": " + DescribeSession(loaded));
+                           file + ", after " + Since(start_ns) + ": " +
+                           DescribeSession(loaded));
     request_.set_session_id(loaded.id());
     before_turns_.clear();
     begun_ = false;  // not known

@@ -24,14 +24,35 @@ bool IsKept(const CommandLine& line, const TurnResult& result) {
           result.usage.completion_tokens() > 0);
 }
 
-// Writes the state that the turn left, if it is wanted.
-absl::Status SaveState(const CommandLine& line, const TurnResult& result) {
+// Writes the state that the turn left, if it is wanted. A turn that was
+// answered from its record has none with it, but the session is where it was
+// left.
+absl::Status SaveState(const CommandLine& line, const TurnResult& result,
+                       Client& client) {
   if (line.save_file.empty()) return absl::OkStatus();
-  if (result.finished.empty() || !result.finished[0].has_snapshot()) {
-    return absl::AbortedError("--save: " + line.save_file +
-                              " was not written, as the turn did not end");
+  const std::string not_written =
+      "--save: " + line.save_file + " was not written, as the ";
+  if (result.finished.empty()) {
+    return absl::AbortedError(not_written + "turn did not end");
   }
-  return WriteStateFile(line.save_file, result.finished[0].snapshot().data());
+  const v1::Finished& finished = result.finished[0];
+  if (finished.has_snapshot()) {
+    return WriteStateFile(line.save_file, finished.snapshot().data());
+  }
+  // Also of a turn that began to stream before its server went away, and was
+  // answered to the end from the record by another: Started is the first one.
+  if (finished.has_revision() && line.request.has_session_id()) {
+    v1::ExportSessionRequest request;
+    request.set_id(line.request.session_id());
+    request.set_expected_revision(finished.revision());
+    *request.mutable_seal() = line.request.output().snapshot();
+    ASSIGN_OR_RETURN(const v1::SealedSnapshot state,
+                     client.ExportSession(request));
+    return WriteStateFile(line.save_file, state.data());
+  }
+  return absl::FailedPreconditionError(
+      not_written +
+      "server gave no state: the turn added nothing, or was rolled back");
 }
 
 }  // namespace
@@ -63,7 +84,7 @@ absl::StatusOr<int> RunComplete(const CommandLine& line,
                       ? "reprise: session " + id + " is new"
                       : "reprise: nothing was kept of session " + id);
   }
-  const absl::Status saved = SaveState(line, result);
+  const absl::Status saved = SaveState(line, result, context.client);
   RETURN_IF_ERROR(result.status);
   RETURN_IF_ERROR(saved);
   return result.interrupted ? kInterruptedExitCode : 0;

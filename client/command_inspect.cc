@@ -206,7 +206,7 @@ absl::Status Inspect(const CommandLine& line, Terminal& terminal) {
 
 int RunInspect(const CommandLine& line, Terminal& terminal) {
   const absl::Status status = Inspect(line, terminal);
-  return status.ok() ? 0 : ReportError(status, line.json, terminal);
+  return status.ok() ? 0 : ReportError(status, line, terminal);
 }
 
 }  // namespace reprise

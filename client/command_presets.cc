@@ -2,6 +2,7 @@
 
 #include "client/commands.h"
 #include "client/format.h"
+#include "engine/base/clock.h"
 #include "engine/base/status_macros.h"
 
 namespace reprise {
@@ -44,12 +45,13 @@ absl::Status ListPresets(const CommandLine& line,
 
 absl::Status SavePreset(const CommandLine& line,
                         const CommandContext& context) {
+  const int64_t start_ns = Clock::Real().MonotonicNs();
   ASSIGN_OR_RETURN(const v1::Preset preset,
                    context.client.SavePreset(line.save_preset));
   if (line.json) return PrintJson(preset, context.terminal);
   context.terminal.Print(preset.name() + " is a preset, made of " +
-                         preset.from_session() + ": " +
-                         FormatTokens(preset.tokens()) + ", " +
+                         preset.from_session() + ", after " + Since(start_ns) +
+                         ": " + FormatTokens(preset.tokens()) + ", " +
                          FormatBytes(preset.snapshot_bytes()) + "\n");
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 
 #include "client/commands.h"
 #include "client/format.h"
+#include "engine/base/clock.h"
 #include "engine/base/status_macros.h"
 
 namespace reprise {
@@ -122,11 +123,13 @@ absl::Status Show(const CommandLine& line, const CommandContext& context,
 
 absl::Status Suspend(const CommandLine& line, const CommandContext& context,
                      const std::string& id) {
+  const int64_t start_ns = Clock::Real().MonotonicNs();
   ASSIGN_OR_RETURN(const v1::Session session,
                    context.client.SuspendSession(id));
   if (line.json) return PrintJson(session, context.terminal);
-  context.terminal.Print(session.id() +
-                         " is suspended: " + DescribeSession(session) + "\n");
+  context.terminal.Print(session.id() + " is suspended, after " +
+                         Since(start_ns) + ": " + DescribeSession(session) +
+                         "\n");
   return absl::OkStatus();
 }
 
@@ -143,21 +146,25 @@ absl::Status Resume(const CommandLine& line, const CommandContext& context,
 }
 
 absl::Status Fork(const CommandLine& line, const CommandContext& context) {
+  const int64_t start_ns = Clock::Real().MonotonicNs();
   ASSIGN_OR_RETURN(const v1::Session session,
                    context.client.ForkSession(line.fork));
   if (line.json) return PrintJson(session, context.terminal);
   context.terminal.Print(session.id() + " is a fork of " + line.fork.id() +
-                         ": " + DescribeSession(session) + "\n");
+                         ", after " + Since(start_ns) + ": " +
+                         DescribeSession(session) + "\n");
   return absl::OkStatus();
 }
 
 absl::Status Rewind(const CommandLine& line, const CommandContext& context) {
+  const int64_t start_ns = Clock::Real().MonotonicNs();
   ASSIGN_OR_RETURN(const v1::Session session,
                    context.client.RewindSession(line.rewind));
   if (line.json) return PrintJson(session, context.terminal);
   context.terminal.Print(session.id() + " is as it was at revision " +
-                         std::to_string(line.rewind.revision()) + ": " +
-                         DescribeSession(session) + "\n");
+                         std::to_string(line.rewind.revision()) + ", after " +
+                         Since(start_ns) + ": " + DescribeSession(session) +
+                         "\n");
   return absl::OkStatus();
 }
 

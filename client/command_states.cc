@@ -10,11 +10,6 @@
 namespace reprise {
 namespace {
 
-std::string Since(int64_t start_ns) {
-  const int64_t ns = Clock::Real().MonotonicNs() - start_ns;
-  return FormatDuration(static_cast<uint64_t>(ns / 1000));
-}
-
 absl::Status Export(const CommandLine& line, const CommandContext& context) {
   const int64_t start_ns = Clock::Real().MonotonicNs();
   const std::string& id = line.export_session.id();
@@ -42,6 +37,11 @@ absl::Status Import(const CommandLine& line, const CommandContext& context) {
 }
 
 }  // namespace
+
+std::string Since(int64_t start_ns) {
+  const int64_t ns = Clock::Real().MonotonicNs() - start_ns;
+  return FormatDuration(static_cast<uint64_t>(ns / 1000));
+}
 
 std::string DescribeState(const v1::SnapshotInfo& info) {
   const bool rounded = info.elements() == v1::STATE_ELEMENTS_BF16;

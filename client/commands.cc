@@ -4,10 +4,12 @@
 #include <utility>
 #include <vector>
 
+#include "client/field_flags.h"
 #include "client/format.h"
 #include "client/input.h"
 #include "client/messages.h"
 #include "client/turn.h"
+#include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 
 namespace reprise {
@@ -109,8 +111,13 @@ absl::Status PrintJson(const google::protobuf::Message& message,
   return absl::OkStatus();
 }
 
-int ReportError(const absl::Status& status, bool json, Terminal& terminal) {
-  terminal.Error(FormatError(status, json));
+int ReportError(const absl::Status& status, const CommandLine& line,
+                Terminal& terminal) {
+  const std::string message(FromAbsl(status.message()));
+  const absl::Status shown =
+      line.json ? status
+                : absl::Status(status.code(), NameFlag(line.command, message));
+  terminal.Error(FormatError(shown, line.json));
   return kErrorExitCode;
 }
 
@@ -151,10 +158,10 @@ absl::StatusOr<int> Dispatch(const CommandLine& line,
 int RunCommand(const CommandLine& line, const CommandContext& context) {
   const absl::StatusOr<int> exit_code = Dispatch(line, context);
   if (!exit_code.ok()) {
-    return ReportError(exit_code.status(), line.json, context.terminal);
+    return ReportError(exit_code.status(), line, context.terminal);
   }
   const absl::Status written = context.terminal.status();
-  if (!written.ok()) return ReportError(written, line.json, context.terminal);
+  if (!written.ok()) return ReportError(written, line, context.terminal);
   return *exit_code;
 }
 

@@ -3,6 +3,7 @@
 #ifndef CLIENT_COMMANDS_H_
 #define CLIENT_COMMANDS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -27,8 +28,10 @@ struct CommandContext {
 // of any error.
 int RunCommand(const CommandLine& line, const CommandContext& context);
 
-// Reports `status` on stderr, as JSON if `json`, and returns kErrorExitCode.
-int ReportError(const absl::Status& status, bool json, Terminal& terminal);
+// Reports the `status` of a command on stderr, as JSON if line.json, else with
+// fields as NameFlag names them, and returns kErrorExitCode.
+int ReportError(const absl::Status& status, const CommandLine& line,
+                Terminal& terminal);
 
 // The command's TEXT, read from stdin if it is "-". InvalidArgument if it is
 // not UTF-8; the errors of ReadAll.
@@ -67,6 +70,8 @@ absl::StatusOr<v1::Session> ImportFile(const std::string& path,
                                        const v1::SnapshotChunk& target,
                                        Client& client);
 
+// "8.3 ms": from `start_ns`, of Clock::Real().MonotonicNs(), until now.
+std::string Since(int64_t start_ns);
 // "revision 3, 120 tokens, 96.3 KiB"
 std::string DescribeSession(const v1::Session& session);
 // "revision 3, 120 tokens, 96.3 KiB as f32+zstd, until 2026-01-31 12:00:05"

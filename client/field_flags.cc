@@ -18,8 +18,25 @@ constexpr FieldFlag kFlags[] = {
     {"stopping.max_new_tokens", "--max-tokens"},
     {"stopping.min_new_tokens", "--min-tokens"},
     {"stopping.stop_token_ids", "--stop-token"},
-    {"session_id", "--session"},
     {"commit", "--no-commit"},
+};
+
+// What one command calls otherwise than another, or has no flag for.
+struct CommandFlag {
+  Command command;
+  FieldFlag names;
+};
+constexpr CommandFlag kFlagsOfOne[] = {
+    {Command::kComplete, {"session_id", "--session"}},
+    {Command::kComplete, {"snapshot", "--load"}},
+    {Command::kComplete, {"output.snapshot", "--save"}},
+    {Command::kComplete, {"output.snapshot.elements", "--encoding"}},
+    {Command::kChat, {"session_id", "--session"}},
+    {Command::kScore, {"session_id", "--session"}},
+    {Command::kSessionsExport, {"seal.elements", "--encoding"}},
+    {Command::kSessionsExport, {"seal.ttl_ms", "--ttl-ms"}},
+    {Command::kSessionsImport, {"session_id", "--id"}},
+    {Command::kSessionsImport, {"ttl_ms", "--ttl-ms"}},
 };
 
 constexpr std::string_view kSameName[] = {
@@ -50,7 +67,12 @@ constexpr std::string_view kSameName[] = {
     "n",
 };
 
-std::string FlagOf(std::string_view field) {
+std::string FlagOf(Command command, std::string_view field) {
+  for (const CommandFlag& known : kFlagsOfOne) {
+    if (known.command == command && known.names.field == field) {
+      return std::string(known.names.flag);
+    }
+  }
   for (const FieldFlag& known : kFlags) {
     if (known.field == field) return std::string(known.flag);
   }
@@ -66,10 +88,11 @@ std::string FlagOf(std::string_view field) {
 
 }  // namespace
 
-std::string NameFlag(const std::string& message) {
+std::string NameFlag(Command command, const std::string& message) {
   const size_t end = message.find_first_of(":[ ");
   if (end == std::string::npos || message[end] == ' ') return message;
-  const std::string flag = FlagOf(std::string_view(message).substr(0, end));
+  const std::string flag =
+      FlagOf(command, std::string_view(message).substr(0, end));
   return flag.empty() ? message : flag + message.substr(end);
 }
 

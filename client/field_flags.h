@@ -4,12 +4,14 @@
 
 #include <string>
 
+#include "client/command_line.h"
+
 namespace reprise {
 
 // An error of the server begins with the field that it is about:
 // "sampling.temperature: 3 is ..." becomes "--temperature: 3 is ...". Others
-// stay as they are.
-std::string NameFlag(const std::string& message);
+// stay as they are, and so does a field for which `command` has no flag.
+std::string NameFlag(Command command, const std::string& message);
 
 }  // namespace reprise
 

@@ -6,7 +6,6 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "client/field_flags.h"
 #include "client/sanitise.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
@@ -95,8 +94,7 @@ std::string FormatError(const absl::Status& status, bool json) {
   const std::string code = absl::StatusCodeToString(status.code());
   const std::string message(FromAbsl(status.message()));
   if (!json) {
-    return "reprise: " + (absl::IsUnknown(status) ? "" : code + ": ") +
-           NameFlag(message);
+    return "reprise: " + (absl::IsUnknown(status) ? "" : code + ": ") + message;
   }
   return ToLine({{"error", {{"code", code}, {"message", message}}}});
 }

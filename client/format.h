@@ -27,10 +27,9 @@ std::string FormatTime(int64_t unix_ms);
 std::string QuoteBytes(std::string_view bytes);
 
 // What the user is told of an error, a line without its newline:
-// "reprise: NOT_FOUND: no session 'a'", with fields as NameFlag names them; or
-// if `json` {"error":{"code":"NOT_FOUND","message":...}}, as the server said
-// it. Unknown is what went wrong here, not at the server; the text leaves it
-// out.
+// "reprise: NOT_FOUND: no session 'a'", or if `json`
+// {"error":{"code":"NOT_FOUND","message":...}}. Unknown is what went wrong
+// here, not at the server; the text leaves it out.
 std::string FormatError(const absl::Status& status, bool json);
 // The same of what the user should know: "reprise: ..." or {"notice":...}.
 std::string FormatNotice(const std::string& notice, bool json);

@@ -37,7 +37,7 @@ int Main(int argc, char** argv) {
     if (!parsed.err.empty()) terminal.Prompt(parsed.err);
     return terminal.status().ok()
                ? parsed.exit_code
-               : ReportError(terminal.status(), /*json=*/false, terminal);
+               : ReportError(terminal.status(), CommandLine(), terminal);
   }
   const CommandLine& line = *parsed.command;
   if (line.command == Command::kInspect) return RunInspect(line, terminal);
@@ -45,7 +45,7 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(
       {.address = line.server, .connect_timeout_ms = line.connect_timeout_ms});
   if (!client.ok()) {
-    return ReportError(ExplainNoServer(client.status(), line.server), line.json,
+    return ReportError(ExplainNoServer(client.status(), line.server), line,
                        terminal);
   }
   return RunCommand(line, CommandContext{.client = **client,

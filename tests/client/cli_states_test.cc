@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "tests/client/cli_fixture.h"
 #include "tests/support/temp_dir.h"
@@ -14,6 +16,7 @@ namespace reprise {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -125,8 +128,63 @@ TEST_F(CliStatesTest, WithoutAStateNothingIsWritten) {
   const std::string path = dir_.Write("state", "old");
   const Outcome outcome = Run({"complete", "a", "--save=" + path});
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr(path + " was not written"));
+  EXPECT_EQ(outcome.err, "reprise: FAILED_PRECONDITION: --save: " + path +
+                             " was not written, as the server gave no state: "
+                             "the turn added nothing, or was rolled back\n");
   EXPECT_EQ(Contents(path), "old");
+}
+
+TEST_F(CliStatesTest, AnInterruptedTurnIsSaidNotToHaveEnded) {
+  FakeAnswer answer = AnswerOf({"x"});
+  answer.messages.pop_back();
+  answer.wait_for_cancel = true;
+  server_.inference.SetAnswer(answer);
+  const std::string path = dir_.Path("state");
+  Process process(Arguments({"complete", "a", "--save=" + path}),
+                  Process::Streams::kPipes);
+  process.CloseInput();
+  ASSERT_TRUE(process.ReadUntil("x"));
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_EQ(process.err(), "reprise: ABORTED: --save: " + path +
+                               " was not written, as the turn did not end\n");
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+// Its record has no state; the session has.
+TEST_F(CliStatesTest, TheStateOfARepeatedTurnIsExported) {
+  FakeAnswer answer = AnswerOf({"x"}, "s");
+  answer.messages.front().mutable_started()->set_repeated(true);
+  answer.messages.back().mutable_finished()->set_revision(3);
+  server_.inference.SetAnswer(answer);
+  const std::string path = dir_.Path("state");
+  const std::vector<std::string> command = {
+      "complete", "a", "--session=s", "--save=" + path, "--encoding=bf16"};
+  const Outcome outcome = Run(command);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(Contents(path), "sealed");
+  const v1::ExportSessionRequest request = server_.sessions.last_export();
+  EXPECT_EQ(request.id(), "s");
+  EXPECT_EQ(request.expected_revision(), 3u);
+  EXPECT_EQ(request.seal().elements(), v1::STATE_ELEMENTS_BF16);
+  v1::SnapshotChunk cut;
+  cut.set_data("cut");
+  server_.sessions.SetExport({cut});
+  EXPECT_THAT(Run(command).err, StartsWith("reprise: DATA_LOSS: "));
+  EXPECT_EQ(Contents(path), "sealed");
+}
+
+// The same field has another flag, or none, in another command.
+TEST_F(CliStatesTest, RefusalsNameTheFlagOfTheCommand) {
+  const std::string path = dir_.Write("in", "x");
+  server_.inference.SetAnswer(
+      ErrorAnswer(grpc::StatusCode::INVALID_ARGUMENT, "snapshot: is damaged"));
+  EXPECT_EQ(Run({"complete", "a", "--load=" + path}).err,
+            "reprise: INVALID_ARGUMENT: --load: is damaged\n");
+  server_.sessions.SetImportStatus(grpc::Status(
+      grpc::StatusCode::INVALID_ARGUMENT, "session_id: '../x' is no id"));
+  EXPECT_EQ(Run({"sessions", "import", path, "--id=../x"}).err,
+            "reprise: INVALID_ARGUMENT: --id: '../x' is no id\n");
 }
 
 TEST_F(CliStatesTest, ChatSavesAndLoads) {
@@ -139,9 +197,10 @@ TEST_F(CliStatesTest, ChatSavesAndLoads) {
   const Outcome loaded =
       Run({"chat", "--session=s"}, "/load " + path + "\ntwo\n");
   EXPECT_EQ(loaded.out, "answer\n");
-  EXPECT_THAT(loaded.err, HasSubstr("this is session chat-"));
-  EXPECT_THAT(loaded.err, HasSubstr(" now, from " + path +
-                                    ": revision 4, 6 tokens, 6 B\n"));
+  EXPECT_THAT(loaded.err,
+              MatchesRegex("this is session chat-[0-9a-f]+ now, from " + path +
+                           ", after [0-9.]+ (us|ms|s): revision 4, 6 tokens, "
+                           "6 B\n"));
   EXPECT_THAT(server_.inference.last_request().session_id(),
               StartsWith("chat-"));
   EXPECT_EQ(server_.sessions.last_import(), "sealed");

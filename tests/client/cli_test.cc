@@ -225,33 +225,6 @@ TEST_F(CliTest, SessionsListPagesThroughAll) {
   EXPECT_EQ(json.err, "");
 }
 
-TEST_F(CliTest, SessionCommandsSayWhatTheyDid) {
-  v1::Session session;
-  session.set_id("s");
-  session.set_revision(3);
-  session.set_tokens(40);
-  session.set_snapshot_bytes(2048);
-  server_.sessions.Put(session);
-  EXPECT_EQ(Run({"sessions", "suspend", "s"}).out,
-            "s is suspended: revision 3, 40 tokens, 2.0 KiB\n");
-  EXPECT_EQ(Run({"sessions", "resume", "s"}).out,
-            "s is resident, from the store, after 1.5 ms: revision 3, 40 "
-            "tokens, 2.0 KiB\n");
-  EXPECT_THAT(Run({"sessions", "fork", "s", "t"}).out,
-              StartsWith("t is a fork of s: "));
-  EXPECT_THAT(Run({"sessions", "show", "t"}).out,
-              HasSubstr("forked from:  s\n"));
-  EXPECT_EQ(Run({"sessions", "rewind", "t", "2", "--expected-revision=3"}).out,
-            "t is as it was at revision 2: revision 4, 40 tokens, 2.0 KiB\n");
-  EXPECT_EQ(server_.sessions.last_rewind().revision(), 2u);
-  EXPECT_EQ(server_.sessions.last_rewind().expected_revision(), 3u);
-  EXPECT_EQ(Run({"sessions", "rewind", "t", "9"}).err,
-            "reprise: OUT_OF_RANGE: not kept\n");
-  EXPECT_EQ(Run({"sessions", "delete", "s", "t"}).out,
-            "s is deleted\nt is deleted\n");
-  EXPECT_EQ(Run({"sessions", "list", "--json"}).out, "{}\n");
-}
-
 TEST_F(CliTest, TokenizeShowsIdsAndPieces) {
   const Outcome outcome = Run({"tokenize", "a\n"});
   EXPECT_EQ(outcome.out, "ID  TOKEN\n97  \"a\"\n10  \"\\n\"\n");

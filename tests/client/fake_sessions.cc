@@ -118,6 +118,11 @@ void FakeSessions::SetExport(std::vector<v1::SnapshotChunk> chunks) {
   export_ = std::move(chunks);
 }
 
+void FakeSessions::SetImportStatus(const grpc::Status& status) {
+  MutexLock lock(mu_);
+  import_status_ = status;
+}
+
 v1::ExportSessionRequest FakeSessions::last_export() const {
   MutexLock lock(mu_);
   return last_export_;
@@ -173,6 +178,7 @@ grpc::Status FakeSessions::Import(grpc::ServerContext*,
   }
   if (!whole) return grpc::Status(grpc::StatusCode::DATA_LOSS, "crc32c");
   MutexLock lock(mu_);
+  if (!import_status_.ok()) return import_status_;
   response->set_id(target.has_session_id() ? target.session_id() : "made");
   if (sessions_.contains(response->id())) {
     return grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "it is taken");

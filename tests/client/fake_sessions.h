@@ -52,6 +52,8 @@ class FakeSessions final : public v1::Sessions::Service {
   grpc::Status Import(grpc::ServerContext* context,
                       grpc::ServerReader<v1::SnapshotChunk>* reader,
                       v1::Session* response) override;
+  // What the next imports are refused with, if it is not OK.
+  void SetImportStatus(const grpc::Status& status);
   void SetExport(std::vector<v1::SnapshotChunk> chunks);
   v1::ExportSessionRequest last_export() const;
   // All of the bytes, and what the first chunk had beside them.
@@ -83,6 +85,7 @@ class FakeSessions final : public v1::Sessions::Service {
   v1::RewindSessionRequest last_rewind_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::SnapshotChunk> export_ ABSL_GUARDED_BY(mu_);
   v1::ExportSessionRequest last_export_ ABSL_GUARDED_BY(mu_);
+  grpc::Status import_status_ ABSL_GUARDED_BY(mu_);
   std::string last_import_ ABSL_GUARDED_BY(mu_);
   v1::SnapshotChunk last_import_target_ ABSL_GUARDED_BY(mu_);
 };
