@@ -46,13 +46,14 @@ void Print(const Measurements& found, const MeasureOptions& options) {
   }
   std::printf(
       "\n| turn | mean KL | largest KL | same likeliest token | nats/token, "
-      "f32 | bf16 |\n");
+      "exact | %s |\n",
+      options.elements == StateEncoding::kF32 ? "f32" : "bf16");
   std::printf("|---:|---:|---:|---:|---:|---:|\n");
   for (size_t turn = 0; turn < found.turns.size(); ++turn) {
     const TurnEffect& effect = found.turns[turn];
     std::printf("| %zu | %.1e | %.1e | %.2f%% | %.5f | %.5f |\n", turn + 1,
                 effect.mean_divergence, effect.max_divergence,
-                100 * effect.agreement, effect.f32_loss, effect.bf16_loss);
+                100 * effect.agreement, effect.exact_loss, effect.written_loss);
   }
   std::printf(
       "\ngreedy: %lld of %lld tokens equal up to the first that is not; all "
@@ -126,6 +127,15 @@ int Main(int argc, char** argv) {
   app.add_option("--seconds", measure.seconds, "Time for each timing")
       ->check(CLI::Range(0.0, 600.0))
       ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--elements",
+         [&measure](const std::string& name) {
+           measure.elements =
+               name == "f32" ? StateEncoding::kF32 : StateEncoding::kBf16;
+         },
+         "What the states are rounded to; f32 shows that nothing else differs")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->default_str("bf16");
   if (const auto code = ParseTool(app, argc, argv)) return *code;
   const absl::Status status = Run(flags);
   if (status.ok()) return FinishStdout("reprise-snapshots", 0);

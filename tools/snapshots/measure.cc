@@ -30,7 +30,6 @@ constexpr std::array<Way, 4> kWays = {{
     {"bf16", {StateEncoding::kBf16, false}},
     {"bf16+zstd", {StateEncoding::kBf16, true}},
 }};
-constexpr SnapshotEncoding kRounded = {StateEncoding::kBf16, false};
 
 double MedianSeconds(double seconds, const std::function<void()>& run) {
   using Clock = std::chrono::steady_clock;
@@ -75,8 +74,8 @@ void Compare(std::span<const float> exact, std::span<const float> rounded,
   effect.mean_divergence += divergence;
   effect.max_divergence = std::max(effect.max_divergence, divergence);
   effect.agreement += Likeliest(exact) == Likeliest(rounded) ? 1 : 0;
-  effect.f32_loss += exact_sum - exact[next];
-  effect.bf16_loss += rounded_sum - rounded[next];
+  effect.exact_loss += exact_sum - exact[next];
+  effect.written_loss += rounded_sum - rounded[next];
 }
 
 // A conversation from one place of the text, and its twin that is rounded.
@@ -126,8 +125,8 @@ class Place {
     return slot;
   }
 
-  absl::Status Round() {
-    const std::string bytes = Encode(rounded_, kRounded);
+  absl::Status Round(StateEncoding elements) {
+    const std::string bytes = Encode(rounded_, {elements, false});
     rounded_ = StateSlot();
     ASSIGN_OR_RETURN(rounded_, Decode(bytes));
     return absl::OkStatus();
@@ -241,13 +240,13 @@ absl::StatusOr<Measurements> Measure(Engine& engine,
         RETURN_IF_ERROR(Time(place, options.seconds, found.encodings));
       }
       for (TurnEffect& effect : found.turns) {
-        RETURN_IF_ERROR(place.Round());
+        RETURN_IF_ERROR(place.Round(options.elements));
         place.Turn(options.turn_tokens, effect);
       }
     }
     ASSIGN_OR_RETURN(Place place, StartPlace(engine, part, *pool));
     place.Read(options.prompt_tokens);
-    RETURN_IF_ERROR(place.Round());
+    RETURN_IF_ERROR(place.Round(options.elements));
     const int64_t equal = place.Greedy(options.turn_tokens);
     found.greedy_equal += equal;
     found.greedy_tokens += options.turn_tokens;
@@ -259,8 +258,8 @@ absl::StatusOr<Measurements> Measure(Engine& engine,
     const double tokens = places * static_cast<double>(options.turn_tokens);
     effect.mean_divergence /= tokens;
     effect.agreement /= tokens;
-    effect.f32_loss /= tokens;
-    effect.bf16_loss /= tokens;
+    effect.exact_loss /= tokens;
+    effect.written_loss /= tokens;
   }
   return found;
 }

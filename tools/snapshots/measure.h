@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
+#include "engine/state/snapshot.h"
 
 namespace reprise::snapshots {
 
@@ -18,6 +19,8 @@ struct MeasureOptions {
   int64_t turns = 8;            // each ends in a snapshot
   int64_t turn_tokens = 64;     // whole tiles
   double seconds = 0.3;         // of timing each way once more and more
+  // What rounds the states of the turns; kF32 shows that all else is exact.
+  StateEncoding elements = StateEncoding::kBf16;
 };
 
 // One way to write the state after the prompt.
@@ -28,21 +31,22 @@ struct EncodingCost {
   double decode_seconds = 0;
 };
 
-// The text read on, turn after turn, from states that were rounded to bf16
-// before every turn, beside the same from states that were not.
+// The text read on, turn after turn, from states that were written and read as
+// `MeasureOptions::elements` before every turn, beside the same from states
+// that were not.
 struct TurnEffect {
-  double mean_divergence = 0;  // KL(f32 || bf16) of a token, in nats
+  double mean_divergence = 0;  // KL(exact || written) of a token, in nats
   double max_divergence = 0;
-  double agreement = 0;  // share of tokens whose likeliest is the same
-  double f32_loss = 0;   // nats for each token of the text
-  double bf16_loss = 0;
+  double agreement = 0;   // share of tokens whose likeliest is the same
+  double exact_loss = 0;  // nats for each token of the text
+  double written_loss = 0;
 };
 
 struct Measurements {
   std::vector<EncodingCost> encodings;
   std::vector<TurnEffect> turns;
-  // Of turn_tokens greedy tokens after the prompt, from f32 and from bf16: how
-  // many are equal up to the first that is not, over all places; and at how
+  // Of turn_tokens greedy tokens after the prompt, from both kinds of state:
+  // how many are equal up to the first that is not, over all places; and at how
   // many places all are.
   int64_t greedy_equal = 0;
   int64_t greedy_tokens = 0;
