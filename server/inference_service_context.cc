@@ -1,10 +1,9 @@
 #include "server/inference_service_context.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/inference_service_turn.h"
+#include "engine/base/status_macros.h"
 
 namespace reprise {
 
@@ -32,25 +31,45 @@ int64_t OpenCalls::open() const {
   return open_;
 }
 
-void OpenCalls::AddTurn(const std::shared_ptr<TurnCall>& turn) {
-  MutexLock lock(mu_);
-  turns_[turn.get()] = turn;
-}
-
-void OpenCalls::RemoveTurn(TurnCall* turn) {
-  MutexLock lock(mu_);
-  turns_.erase(turn);
-}
-
-void OpenCalls::CancelTurns(CancelCause cause) {
-  std::vector<std::shared_ptr<TurnCall>> turns;
+absl::Status OpenCalls::Enter(const std::shared_ptr<OpenCall>& call) {
+  RETURN_IF_ERROR(Enter());
   {
     MutexLock lock(mu_);
-    for (const auto& [key, turn] : turns_) {
-      if (auto held = turn.lock()) turns.push_back(std::move(held));
+    if (!draining_) {
+      lasting_[call.get()] = call;
+      return absl::OkStatus();
     }
+    --open_;
   }
-  for (const auto& turn : turns) turn->CancelTurn(cause);
+  metrics_.CountRejected(RejectReason::kDraining);
+  return absl::UnavailableError("the server is shutting down");
+}
+
+void OpenCalls::Leave(OpenCall* call) {
+  MutexLock lock(mu_);
+  lasting_.erase(call);
+  --open_;
+}
+
+std::vector<std::shared_ptr<OpenCall>> OpenCalls::Lasting() const {
+  std::vector<std::shared_ptr<OpenCall>> calls;
+  MutexLock lock(mu_);
+  for (const auto& [key, call] : lasting_) {
+    if (auto held = call.lock()) calls.push_back(std::move(held));
+  }
+  return calls;
+}
+
+void OpenCalls::BeginDrain() {
+  {
+    MutexLock lock(mu_);
+    draining_ = true;
+  }
+  for (const auto& call : Lasting()) call->Hurry();
+}
+
+void OpenCalls::CancelAll(CancelCause cause) {
+  for (const auto& call : Lasting()) call->Cancel(cause);
 }
 
 }  // namespace reprise

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -23,7 +24,16 @@
 
 namespace reprise {
 
-class TurnCall;
+// A call that lasts as long as its turn or its client does. Thread-safe.
+class OpenCall {
+ public:
+  virtual ~OpenCall() = default;
+
+  // The server is about to stop: the call need not wait long for its client.
+  virtual void Hurry() = 0;
+  // Asks for the call to end; the first cause stays.
+  virtual void Cancel(CancelCause cause) = 0;
+};
 
 // The calls that are open. A limit on them bounds what waits for the executor,
 // where no queue of the scheduler counts it yet. Thread-safe.
@@ -38,17 +48,24 @@ class OpenCalls {
   void Leave();
   int64_t open() const;
 
-  // A call that CancelTurns reaches until it is removed.
-  void AddTurn(const std::shared_ptr<TurnCall>& turn);
-  void RemoveTurn(TurnCall* turn);
-  void CancelTurns(CancelCause cause);
+  // Likewise, of a call that BeginDrain and CancelAll reach until it leaves;
+  // Unavailable while draining.
+  absl::Status Enter(const std::shared_ptr<OpenCall>& call);
+  void Leave(OpenCall* call);
+
+  // No call that lasts enters any more, and those that are open hurry.
+  void BeginDrain();
+  void CancelAll(CancelCause cause);
 
  private:
+  std::vector<std::shared_ptr<OpenCall>> Lasting() const;
+
   const int64_t limit_;
   Metrics& metrics_;
   mutable Mutex mu_;
   int64_t open_ ABSL_GUARDED_BY(mu_) = 0;
-  std::unordered_map<TurnCall*, std::weak_ptr<TurnCall>> turns_
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  std::unordered_map<OpenCall*, std::weak_ptr<OpenCall>> lasting_
       ABSL_GUARDED_BY(mu_);
 };
 

@@ -61,6 +61,10 @@ absl::Status ImportCall::TakeChunk() {
   }
   if (chunk_.has_crc32c()) crc32c_ = chunk_.crc32c();
   const auto more = static_cast<int64_t>(chunk_.data().size());
+  if (more == 0 && !crc32c_.has_value()) {
+    return absl::InvalidArgumentError(
+        "data: has 0 bytes; only the chunk with crc32c may be empty");
+  }
   const auto bytes = static_cast<int64_t>(bytes_.size()) + more;
   if (bytes > most_bytes_) {
     return absl::ResourceExhaustedError(

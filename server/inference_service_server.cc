@@ -129,10 +129,11 @@ int RpcServer::port() const { return impl_->listener->port(); }
 
 void RpcServer::StopServing() {
   impl_->server->GetHealthCheckService()->Shutdown();
+  impl_->context.calls.BeginDrain();
 }
 
-void RpcServer::CancelTurns() {
-  impl_->context.calls.CancelTurns(CancelCause::kShutdown);
+void RpcServer::CancelCalls() {
+  impl_->context.calls.CancelAll(CancelCause::kShutdown);
 }
 
 void RpcServer::Shutdown(int64_t grace_ms) {

@@ -23,10 +23,13 @@ class RpcServer {
 
   int port() const;
 
-  // The way down, in this order. Health says NOT_SERVING, for good:
+  // The way down, in this order. Health says NOT_SERVING, for good; no Export
+  // and no Import begins, and those that are open wait a second for their
+  // clients, no longer:
   void StopServing();
-  // Turns that still run end with what they have (CancelCause::kShutdown):
-  void CancelTurns();
+  // Turns that still run end with what they have, and transfers with nothing
+  // (CancelCause::kShutdown):
+  void CancelCalls();
   // Closes the port; no new calls; waits until the open ones are done, and
   // cancels those that are not after `grace_ms`. No call is left when it
   // returns.

@@ -1,5 +1,6 @@
 #include "server/inference_service_transfer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -9,6 +10,12 @@ namespace reprise {
 namespace {
 
 constexpr int64_t kNsInMs = 1'000'000;
+// A client that sends or takes a little now and then holds a call and memory:
+// time limits of one wait that all waits together may take. With the default
+// of a minute, 100 MB get through at 170 KB/s.
+constexpr int64_t kLimitsOfCall = 10;
+// What one wait may take when the server is shutting down.
+constexpr int64_t kShutdownWaitMs = 1000;
 
 }  // namespace
 
@@ -17,24 +24,26 @@ TransferCall::TransferCall(ServiceContext& context,
     : context_(context),
       rpc_(rpc),
       share_(context.sealed_bytes),
+      start_ns_(context.clock.MonotonicNs()),
+      most_ms_(kLimitsOfCall * context.options.slow_reader_timeout_ms),
       limit_ms_(context.options.slow_reader_timeout_ms) {}
 
 bool TransferCall::Enter() {
   self_ = shared_from_this();
-  const absl::Status entered = context_.calls.Enter();
+  const absl::Status entered = context_.calls.Enter(self_);
   if (!entered.ok()) {
     FinishOnce(entered);
     return false;
   }
   entered_ = true;
-  SetAlarm(limit_ms_);
+  SetAlarm(context_.options.slow_reader_timeout_ms);
   return true;
 }
 
 // An alarm that still holds the call finds it finished; nothing of the context
 // is used then.
 void TransferCall::Left() {
-  if (entered_) context_.calls.Leave();
+  if (entered_) context_.calls.Leave(this);
   self_.reset();
 }
 
@@ -64,26 +73,41 @@ void TransferCall::ClientCame() {
 }
 
 void TransferCall::LookAtClient() {
-  int64_t waited_ms = 0;
+  const int64_t now_ns = context_.clock.MonotonicNs();
+  int64_t left_ms = most_ms_ - (now_ns - start_ns_) / kNsInMs;
+  bool hurried = false;
   {
     MutexLock lock(mu_);
     if (finished_) return;
+    hurried = hurried_;
+    int64_t waited_ms = 0;
     if (waiting_since_ns_.has_value()) {
-      waited_ms = (context_.clock.MonotonicNs() - *waiting_since_ns_) / kNsInMs;
+      waited_ms = (now_ns - *waiting_since_ns_) / kNsInMs;
     }
+    left_ms = std::min(left_ms, limit_ms_ - waited_ms);
   }
-  if (waited_ms >= limit_ms_) return CutOff();
-  SetAlarm(limit_ms_ - waited_ms);
+  if (left_ms > 0) return SetAlarm(left_ms);
+  Cancel(hurried ? CancelCause::kShutdown : CancelCause::kSlowReader);
 }
 
-// The read or write that waits fails then, and the call is finished there.
-void TransferCall::CutOff() {
+void TransferCall::Hurry() {
   {
     MutexLock lock(mu_);
-    if (finished_) return;
+    hurried_ = true;
+    limit_ms_ = std::min(limit_ms_, kShutdownWaitMs);
+  }
+  LookAtClient();
+}
+
+// The read or write that waits fails then, and the call is finished there; if
+// none waits, what works on the call finishes it.
+void TransferCall::Cancel(CancelCause cause) {
+  {
+    MutexLock lock(mu_);
+    if (finished_ || std::exchange(cancelled_, true)) return;
     cutting_ = true;
   }
-  context_.metrics.CountCancellation(CancelCause::kSlowReader);
+  context_.metrics.CountCancellation(cause);
   // Outside the lock: gRPC may call OnReadDone and the like from inside.
   rpc_->TryCancel();
   std::optional<absl::Status> status;

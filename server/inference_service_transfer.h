@@ -20,16 +20,18 @@
 namespace reprise {
 
 // A call that moves bytes in chunks, one at a time, so that the connection's
-// flow control reaches the other end. It is counted among the open calls, what
-// it holds among --sealed-memory, and it is cancelled if its client neither
-// takes nor sends a chunk for --slow-reader-timeout. Keeps itself until it is
-// done. One Finish is decided under `mu_`; after that the
-// gRPC objects are not touched.
+// flow control reaches the other end. It is counted among the open calls, and
+// what it holds among --sealed-memory. It is cancelled if its client neither
+// takes nor sends a chunk for --slow-reader-timeout, and after ten times as
+// long whatever the client does. Keeps itself until it is done. One Finish is
+// decided under `mu_`; after that the gRPC objects are not touched.
 //
 // Thread-safe.
-class TransferCall : public std::enable_shared_from_this<TransferCall> {
+class TransferCall : public OpenCall,
+                     public std::enable_shared_from_this<TransferCall> {
  public:
-  virtual ~TransferCall() = default;
+  void Hurry() final;
+  void Cancel(CancelCause cause) final;
 
  protected:
   TransferCall(ServiceContext& context, grpc::CallbackServerContext* rpc);
@@ -54,16 +56,19 @@ class TransferCall : public std::enable_shared_from_this<TransferCall> {
  private:
   void SetAlarm(int64_t after_ms);
   void LookAtClient();
-  void CutOff();
 
-  const int64_t limit_ms_;              // of waiting for the client
+  const int64_t start_ns_;
+  const int64_t most_ms_;               // of the whole call
   std::shared_ptr<TransferCall> self_;  // shared: until OnDone
   bool entered_ = false;
 
   Mutex mu_;
-  // Only the last may still go off; an alarm cannot be set again from within.
+  int64_t limit_ms_ ABSL_GUARDED_BY(mu_);  // of waiting for the client
+  // One more for each look; an alarm cannot be set again from within.
   std::vector<std::unique_ptr<grpc::Alarm>> alarms_ ABSL_GUARDED_BY(mu_);
   std::optional<int64_t> waiting_since_ns_ ABSL_GUARDED_BY(mu_);
+  bool hurried_ ABSL_GUARDED_BY(mu_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   // The RPC is being cancelled; Finish, after which it may be gone, waits.
   bool cutting_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> late_ ABSL_GUARDED_BY(mu_);  // while cutting_

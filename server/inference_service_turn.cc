@@ -30,10 +30,9 @@ TurnCall::TurnCall(ServiceContext& context, grpc::CallbackServerContext* rpc,
 
 void TurnCall::Enter() {
   self_ = shared_from_this();
-  const absl::Status entered = context_.calls.Enter();
+  const absl::Status entered = context_.calls.Enter(self_);
   if (!entered.ok()) return FinishOnce(entered);
   entered_ = true;
-  context_.calls.AddTurn(self_);
   context_.text.Run([call = self_] { call->Prepare(); });
 }
 
@@ -76,7 +75,7 @@ absl::Status TurnCall::Submit(TurnRequest request) {
 
 // ---- The end ----------------------------------------------------------------
 
-void TurnCall::CancelTurn(CancelCause cause) {
+void TurnCall::Cancel(CancelCause cause) {
   std::shared_ptr<TokenStream> stream;
   {
     MutexLock lock(mu_);
@@ -87,14 +86,11 @@ void TurnCall::CancelTurn(CancelCause cause) {
 }
 
 void TurnCall::Cancelled() {
-  CancelTurn(CauseOfCancel(*rpc_, SecondsSinceArrival()));
+  Cancel(CauseOfCancel(*rpc_, SecondsSinceArrival()));
 }
 
 void TurnCall::Left() {
-  if (entered_) {
-    context_.calls.RemoveTurn(this);
-    context_.calls.Leave();
-  }
+  if (entered_) context_.calls.Leave(this);
   self_.reset();  // tasks that still hold the call find it finished
 }
 

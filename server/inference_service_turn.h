@@ -37,13 +37,12 @@ struct TurnNames {
 // under `mu_`; after that the gRPC objects are not touched.
 //
 // Thread-safe.
-class TurnCall : public std::enable_shared_from_this<TurnCall> {
+class TurnCall : public OpenCall,
+                 public std::enable_shared_from_this<TurnCall> {
  public:
-  virtual ~TurnCall() = default;
-
-  // Asks for the work to end; before the scheduler has it, refuses it. The
-  // first cause stays.
-  void CancelTurn(CancelCause cause);
+  // Before the scheduler has the turn, refuses it.
+  void Cancel(CancelCause cause) final;
+  void Hurry() final {}  // turns have the time of the drain
 
  protected:
   TurnCall(ServiceContext& context, grpc::CallbackServerContext* rpc,
@@ -84,7 +83,7 @@ class TurnCall : public std::enable_shared_from_this<TurnCall> {
  private:
   void Prepare();
   // Hands the turn to the scheduler. Its errors; Cancelled or DeadlineExceeded
-  // if CancelTurn came first.
+  // if Cancel came first.
   absl::Status Submit(TurnRequest request);
   double SecondsSinceArrival() const;
 

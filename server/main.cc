@@ -389,7 +389,7 @@ void Server::Drain() {
     constexpr int64_t kCommitMs = 5000;
     LogWarning("drain timeout: ending the streams that still run",
                {{"open_calls", context_->calls.open()}});
-    rpc_->CancelTurns();
+    rpc_->CancelCalls();
     WaitUntilIdle(kCommitMs);
   }
   // What is left are calls of clients that do not read, and streams that have

@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 
 #include "tests/support/eventually.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/narrow_stub.h"
+#include "tests/support/scrape.h"
 #include "tests/support/sealed_calls.h"
 #include "tests/support/test_server.h"
 
@@ -306,6 +309,105 @@ TEST_F(ExportTest, AClientThatDoesNotGoOnIsCancelled) {
   EXPECT_EQ(writer->Finish().error_code(), StatusCode::CANCELLED);
   EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
   ExpectMetric(server, "reprise_cancellations_total{cause=\"slow_reader\"} 1");
+}
+
+TEST_F(ExportTest, AClientThatDoesNotReadIsCancelled) {
+  ServerOptions options = TestServer::SmallOptions();
+  options.slow_reader_timeout_ms = 100;
+  TestServer server(options);
+  // More than the client's side of the connection takes for it.
+  v1::GenerateRequest turn = SessionRequest("s", "abc", 1500);
+  turn.mutable_sampling()->set_presence_penalty(0.5);
+  ASSERT_TRUE(Generate(server.inference(), turn).status.ok());
+  ASSERT_GT(Export(server.sessions(), "s").bytes.size(), 4096u);
+  const auto stub = v1::Sessions::NewStub(NarrowChannel(server.rpc().port()));
+  grpc::ClientContext context;
+  v1::ExportSessionRequest request;
+  request.set_id("s");
+  auto reader = stub->Export(&context, request);
+  EXPECT_TRUE(Eventually([&] {
+    return MetricValue(server.metrics().Scrape(),
+                       "reprise_cancellations_total{cause=\"slow_reader\"}") ==
+           1;
+  }));
+  EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+  v1::SnapshotChunk chunk;
+  while (reader->Read(&chunk)) EXPECT_FALSE(chunk.has_crc32c());
+  EXPECT_EQ(reader->Finish().error_code(), StatusCode::CANCELLED);
+}
+
+TEST_F(ExportTest, ChunksWithoutBytesDoNotKeepAnImportOpen) {
+  TestServer server;
+  grpc::ClientContext context;
+  v1::Session session;
+  auto writer = server.sessions().Import(&context, &session);
+  v1::SnapshotChunk chunk;
+  chunk.set_session_id("s");
+  ASSERT_TRUE(writer->Write(chunk));
+  const grpc::Status status = writer->Finish();
+  EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("data: has 0 bytes"));
+}
+
+TEST_F(ExportTest, AnImportThatTricklesEnds) {
+  ServerOptions options = TestServer::SmallOptions();
+  options.slow_reader_timeout_ms = 100;
+  TestServer server(options);
+  grpc::ClientContext context;
+  v1::Session session;
+  auto writer = server.sessions().Import(&context, &session);
+  v1::SnapshotChunk chunk;
+  chunk.set_data("R");
+  // Always in time, and for ever.
+  EXPECT_TRUE(Eventually([&] { return !writer->Write(chunk); }));
+  EXPECT_EQ(writer->Finish().error_code(), StatusCode::CANCELLED);
+  EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+}
+
+// ---- Shutting down ----------------------------------------------------------
+
+TEST_F(ExportTest, ADrainRefusesTransfersAndDoesNotWaitForIdleOnes) {
+  TestServer server;  // with a slow_reader_timeout_ms of a minute
+  Turn(server, "s", "abc", 1);
+  const std::string bytes = Export(server.sessions(), "s").bytes;
+  ASSERT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+  grpc::ClientContext context;
+  v1::Session session;
+  auto idle = server.sessions().Import(&context, &session);
+  v1::SnapshotChunk chunk;
+  chunk.set_data("RPSE");
+  ASSERT_TRUE(idle->Write(chunk));
+  ASSERT_TRUE(Eventually([&] { return server.open_calls() == 1; }));
+  const auto start = std::chrono::steady_clock::now();
+  server.rpc().StopServing();
+  const Exported exported = Export(server.sessions(), "s");
+  EXPECT_EQ(exported.status.error_code(), StatusCode::UNAVAILABLE);
+  EXPECT_EQ(exported.status.error_message(), "the server is shutting down");
+  EXPECT_EQ(Import(server.sessions(), bytes, "copy").status.error_code(),
+            StatusCode::UNAVAILABLE);
+  ExpectMetric(server,
+               "reprise_requests_rejected_total{reason=\"draining\"} 2");
+  EXPECT_EQ(idle->Finish().error_code(), StatusCode::CANCELLED);
+  EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  ExpectMetric(server, "reprise_cancellations_total{cause=\"shutdown\"} 1");
+}
+
+TEST_F(ExportTest, ATransferThatOutlastsTheDrainIsCancelled) {
+  TestServer server;
+  grpc::ClientContext context;
+  v1::Session session;
+  auto writer = server.sessions().Import(&context, &session);
+  v1::SnapshotChunk chunk;
+  chunk.set_data("RPSE");
+  ASSERT_TRUE(writer->Write(chunk));
+  ASSERT_TRUE(Eventually([&] { return server.open_calls() == 1; }));
+  const auto start = std::chrono::steady_clock::now();
+  server.rpc().CancelCalls();
+  EXPECT_EQ(writer->Finish().error_code(), StatusCode::CANCELLED);
+  EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  ExpectMetric(server, "reprise_cancellations_total{cause=\"shutdown\"} 1");
 }
 
 TEST_F(ExportTest, AClientThatGoesAwayLeavesNothing) {

@@ -203,7 +203,7 @@ TEST_F(SealedTurnsTest, AnInterruptedTurnGivesWhatWasStreamedUnlessRolledBack) {
     v1::GenerateResponse message;
     ASSERT_TRUE(reader->Read(&message));
     server.gate().AwaitBlocked();
-    server.rpc().CancelTurns();
+    server.rpc().CancelCalls();
     server.gate().Open();
     while (reader->Read(&message)) AddMessage(message, completion);
     EXPECT_EQ(reader->Finish().error_code(), StatusCode::UNAVAILABLE);

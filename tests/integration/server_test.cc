@@ -171,7 +171,7 @@ TEST(ServerTest, StreamsThatOutlastTheDrainEndWithWhatTheyHave) {
   ASSERT_TRUE(reader->Read(&message));
   AddMessage(message, running);
   server.gate().AwaitBlocked();
-  server.rpc().CancelTurns();
+  server.rpc().CancelCalls();
   server.gate().Open();
   while (reader->Read(&message)) AddMessage(message, running);
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -282,7 +282,7 @@ TEST(ServerTest, ShutdownDoesNotWaitForAClientThatDoesNotRead) {
   };
   EXPECT_TRUE(Eventually([&] { return tokens() > 32; }));
   const auto start = std::chrono::steady_clock::now();
-  server.rpc().CancelTurns();
+  server.rpc().CancelCalls();
   EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
