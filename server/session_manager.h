@@ -121,8 +121,8 @@ class SessionManager {
   absl::StatusOr<SessionInfo> Touch(const SessionKey& key,
                                     std::optional<int64_t> ttl_ms);
 
-  // Suspends idle sessions, deletes expired ones; for every second or so.
-  // Blocks on the store.
+  // Suspends idle sessions, deletes expired ones, some thousand at most; for
+  // every second or so. Blocks on the store.
   void Sweep();
   void SuspendAll();  // all resident sessions; for shutting down
 

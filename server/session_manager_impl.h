@@ -94,7 +94,7 @@ struct SessionManager::Impl {
   absl::StatusOr<SessionInfo> Touch(const SessionKey& key,
                                     std::optional<int64_t> ttl_ms);
   void SuspendIdle();
-  absl::Status DeleteAllExpired();
+  absl::Status DeleteSomeExpired();
   absl::StatusOr<int64_t> DeleteExpired(std::span<const SessionKey> keys);
   absl::StatusOr<int64_t> DeletePage(std::span<const SessionKey> keys);
   // Deletes the claimed session if it has expired. The store's errors.

@@ -315,12 +315,15 @@ void SessionManager::Impl::SuspendIdle() {
   }
 }
 
-absl::Status SessionManager::Impl::DeleteAllExpired() {
+absl::Status SessionManager::Impl::DeleteSomeExpired() {
   // Sessions in a turn are left alone and found again, so a page has room for
   // all of them and some more.
   const int64_t page = options.num_slots + 256;
+  // What is left waits for the next sweep: whoever stops the server waits for
+  // this one.
+  constexpr int kMostPages = 8;
   int64_t deleted = 1;
-  while (deleted > 0) {
+  for (int i = 0; i < kMostPages && deleted > 0; ++i) {
     ASSIGN_OR_RETURN(std::vector<SessionKey> keys,
                      store.ListExpired(clock.UnixMs(), page));
     // Whoever claims several does it in this order, or two would wait for each
@@ -355,7 +358,7 @@ absl::StatusOr<int64_t> SessionManager::Impl::DeletePage(
 
 void SessionManager::Sweep() {
   impl_->SuspendIdle();
-  const absl::Status status = impl_->DeleteAllExpired();
+  const absl::Status status = impl_->DeleteSomeExpired();
   // Once, and not every second, while it lasts.
   const bool failed_before = impl_->expiry_fails.exchange(!status.ok());
   if (!status.ok() && !failed_before) {

@@ -296,6 +296,22 @@ TEST_F(SessionUpkeepTest, ManySessionsExpireInOneSweep) {
   EXPECT_EQ(memory_store_->GetUsage()->sessions, 0u);
 }
 
+// Whoever stops the server waits for a sweep.
+TEST_F(SessionUpkeepTest, ASweepEndsBeforeEverythingIsDeleted) {
+  constexpr int kSessions = 5000;
+  for (int i = 0; i < kSessions; ++i) {
+    ASSERT_TRUE(
+        manager_->CreateSession(Key("s" + std::to_string(i)), 1000).ok());
+  }
+  clock_.AdvanceMs(1000);
+  manager_->Sweep();
+  const uint64_t left = memory_store_->GetUsage()->sessions;
+  EXPECT_GT(left, 0u);
+  EXPECT_LE(left, kSessions - 1000u);
+  for (int i = 0; i < 4; ++i) manager_->Sweep();
+  EXPECT_EQ(memory_store_->GetUsage()->sessions, 0u);
+}
+
 TEST_F(SessionUpkeepTest, TouchSetsTheTtlWhereverTheSessionIs) {
   CommitTo("s", 1);
   auto info = manager_->Touch(Key("s"), 1000);
