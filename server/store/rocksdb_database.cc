@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -222,6 +223,17 @@ absl::Status FromRocksDb(const rocksdb::Status& status) {
 absl::StatusOr<std::unique_ptr<RocksDbDatabase>> RocksDbDatabase::Open(
     const std::string& path, const RocksDbOptions& options) {
   RETURN_IF_ERROR(MakeDirectories(path));
+  try {
+    return OpenIn(path, options);
+  } catch (const std::system_error& error) {  // of std::thread, RocksDB's too
+    return absl::UnavailableError(absl::StrCat(
+        "store: cannot open ", path, ": cannot start a thread: ", error.what(),
+        "; raise the limit of threads (ulimit -u) or of memory (ulimit -v)"));
+  }
+}
+
+absl::StatusOr<std::unique_ptr<RocksDbDatabase>> RocksDbDatabase::OpenIn(
+    const std::string& path, const RocksDbOptions& options) {
   const auto cache = rocksdb::NewLRUCache(8 << 20);
   const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
       {rocksdb::kDefaultColumnFamilyName, SmallValues(cache)},
@@ -234,8 +246,13 @@ absl::StatusOr<std::unique_ptr<RocksDbDatabase>> RocksDbDatabase::Open(
   const rocksdb::Status status = rocksdb::DB::Open(
       DatabaseOptions(options, events), path, families, &handles, &db);
   if (!status.ok()) return OpenError(path, options.durability, status);
-  return std::unique_ptr<RocksDbDatabase>(new RocksDbDatabase(
+  std::unique_ptr<RocksDbDatabase> database(new RocksDbDatabase(
       options.durability, std::move(events), db, std::move(handles)));
+  if (options.durability != Durability::kFsync) {
+    database->persister_ = std::thread(
+        [database = database.get()] { database->KeepPersisting(); });
+  }
+  return database;
 }
 
 RocksDbDatabase::RocksDbDatabase(
@@ -244,10 +261,7 @@ RocksDbDatabase::RocksDbDatabase(
     : durability_(durability),
       events_(std::move(events)),
       db_(db),
-      families_(std::move(families)) {
-  if (durability_ == Durability::kFsync) return;
-  persister_ = std::thread([this] { KeepPersisting(); });
-}
+      families_(std::move(families)) {}
 
 RocksDbDatabase::~RocksDbDatabase() {
   if (persister_.joinable()) {

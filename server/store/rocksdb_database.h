@@ -32,7 +32,8 @@ class RocksDbEvents;
 class RocksDbDatabase {
  public:
   // Makes the folder, and those above it, for this user alone. Unavailable if
-  // it cannot be opened, saying whether it is in use or damaged.
+  // it cannot be opened, saying whether it is in use or damaged, or if there is
+  // no thread for it.
   static absl::StatusOr<std::unique_ptr<RocksDbDatabase>> Open(
       const std::string& path, const RocksDbOptions& options);
   // Brings to the disk what is not there yet, and logs if that fails.
@@ -61,6 +62,9 @@ class RocksDbDatabase {
                   rocksdb::DB* db,
                   std::vector<rocksdb::ColumnFamilyHandle*> families);
 
+  // Open, in a folder that is there; std::system_error if there is no thread.
+  static absl::StatusOr<std::unique_ptr<RocksDbDatabase>> OpenIn(
+      const std::string& path, const RocksDbOptions& options);
   absl::Status NoteFailure(const absl::Status& status);
   // Brings to the disk what was written since it was last called.
   absl::Status Persist();
