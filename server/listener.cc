@@ -26,6 +26,9 @@ namespace reprise {
 namespace {
 
 constexpr int kPauseMs = 100;
+// Connections taken before the thread looks whether it is to stop, and at its
+// other addresses.
+constexpr int kMostAtOnce = 64;
 // As long as gRPC waits for the answer to a ping: data that nobody
 // acknowledges ends the connection.
 constexpr int kUserTimeoutMs = 20'000;
@@ -157,13 +160,13 @@ void Listener::Work(const Take& take) {
     if (poll(events.data(), events.size(), /*timeout=*/-1) < 0) continue;
     if (events[0].revents != 0) return;
     for (size_t i = 1; i < events.size(); ++i) {
-      if (events[i].revents != 0) AcceptAll(events[i].fd, take);
+      if (events[i].revents != 0) AcceptSome(events[i].fd, take);
     }
   }
 }
 
-void Listener::AcceptAll(int listening_fd, const Take& take) {
-  while (true) {
+void Listener::AcceptSome(int listening_fd, const Take& take) {
+  for (int i = 0; i < kMostAtOnce; ++i) {
     const int fd =
         accept4(listening_fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0 && LeavesTooFew(fd)) {

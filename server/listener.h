@@ -53,7 +53,7 @@ class Listener {
   Listener() = default;
   absl::Status BindOne(const addrinfo& info);
   void Work(const Take& take);
-  void AcceptAll(int listening_fd, const Take& take);
+  void AcceptSome(int listening_fd, const Take& take);
   // Sleeps for a short while, or until Stop.
   void Pause() const;
 

@@ -110,5 +110,26 @@ TEST(ListenerTest, AcceptsAgainAfterDescriptorsRanOut) {
   for (const int fd : fds) close(fd);
 }
 
+TEST(ListenerTest, StopsThoughMoreAndMoreConnect) {
+  const auto listener = MustBind("127.0.0.1:0");
+  constexpr int kEnd = 20'000;
+  std::atomic<int> taken = 0;
+  std::atomic<bool> stopping = false;
+  // There is always one more, but for a test that would not end.
+  const auto take = [&](int fd) {
+    close(fd);
+    if (++taken < kEnd) close(ConnectToPort(listener->port()));
+    // The accepting thread waits for the one that stops it, not the machine.
+    if (taken != 100) return;
+    EXPECT_TRUE(Eventually([&] { return stopping.load(); }));
+  };
+  ASSERT_TRUE(listener->Start(take).ok());
+  close(ConnectToPort(listener->port()));
+  EXPECT_TRUE(Eventually([&] { return taken >= 100; }));
+  stopping = true;
+  listener->Stop();
+  EXPECT_LT(taken, kEnd);
+}
+
 }  // namespace
 }  // namespace reprise
