@@ -148,8 +148,8 @@ void AddLimitFlags(Flags& flags, ServerOptions& o) {
               "Bytes of a request message");
   flags.Duration("--slow-reader-timeout", o.slow_reader_timeout_ms,
                  {100, kDayMs},
-                 "A client that reads nothing for so long is\n"
-                 "cancelled");
+                 "A client that reads nothing, or sends no chunk of\n"
+                 "an import, for so long is cancelled");
   flags.Count("--stream-buffer", o.stream_buffer, {1, 4096},
               "Messages that wait for a slow reader before its\n"
               "request pauses");

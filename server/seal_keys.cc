@@ -222,13 +222,9 @@ absl::StatusOr<std::unique_ptr<SealKeys>> OpenSealKeys(
     LogInfo("no --seal-keys: sealed snapshots open in this process only");
     return SealKeys::Ephemeral();
   }
-  absl::StatusOr<std::unique_ptr<SealKeys>> keys = SealKeys::Load(path);
-  if (!keys.ok()) {
-    return absl::Status(keys.status().code(),
-                        absl::StrCat("--seal-keys: ", keys.status().message()));
-  }
+  ASSIGN_OR_RETURN(std::unique_ptr<SealKeys> keys, SealKeys::Load(path));
   LogInfo("seal keys loaded",
-          {{"keys", (*keys)->size()}, {"seals_with", (*keys)->sealing().id}});
+          {{"keys", keys->size()}, {"seals_with", keys->sealing().id}});
   return keys;
 }
 

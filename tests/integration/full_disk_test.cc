@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <sys/mount.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -39,7 +41,9 @@ class FullDiskTest : public ::testing::Test {
   void SetUp() override {
     if (!MountsOfOurOwn::granted ||
         mount("tmpfs", dir_.path().c_str(), "tmpfs", 0, "size=96m") != 0) {
-      GTEST_SKIP() << "needs the right to mount";
+      GTEST_SKIP() << "NOT TESTED: no right to mount a disk that can be full "
+                      "(CAP_SYS_ADMIN): "
+                   << strerror(errno);
     }
     Start();
   }

@@ -313,7 +313,8 @@ TEST(MainTest, AKeyFileThatOthersMayReadIsRefused) {
   ASSERT_EQ(chmod(path.c_str(), 0644), 0);
   ServerProcess server({kModel, "--store=memory:", "--seal-keys=" + path});
   EXPECT_EQ(server.Wait(), 1);
-  EXPECT_THAT(server.Log(), HasSubstr("--seal-keys: "));
+  EXPECT_THAT(server.Log(), HasSubstr("--seal-keys: " + path + ": "));
+  EXPECT_THAT(server.Log(), Not(HasSubstr("--seal-keys: --seal-keys")));
 }
 
 TEST(MainTest, TakenPortsAreNamedWithTheirFlags) {
