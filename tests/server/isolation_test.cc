@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "server/client_states.h"
 #include "server/seal.h"
 #include "server/session_manager.h"
 #include "tests/server/store/store_fixture.h"
@@ -73,11 +75,21 @@ struct Owned {
   std::string answer;  // of the last request, if it had an id
 };
 
+// What a client holds.
+struct Sealed {
+  std::string tenant;
+  Content content;
+  std::string bytes;
+};
+
 class IsolationTest : public StoreConformance {
  protected:
   void SetUp() override {
     StoreConformance::SetUp();
     fingerprints_ = {1, layout_.fingerprint(), 3};
+    auto keys = SealKeys::Ephemeral();
+    ASSERT_TRUE(keys.ok()) << keys.status();
+    keys_ = *std::move(keys);
     Start();
   }
 
@@ -87,6 +99,7 @@ class IsolationTest : public StoreConformance {
     SessionManagerOptions options;
     options.num_slots = 3;
     options.memory_tier_bytes = 40'000;  // a few snapshots
+    options.seal_keys = keys_;
     auto manager = SessionManager::Create(fingerprints_, layout_, kVocab,
                                           *store_, metrics_, clock_, options);
     ASSERT_TRUE(manager.ok()) << manager.status();
@@ -142,6 +155,11 @@ class IsolationTest : public StoreConformance {
   void Get(const SessionKey& key);
   void List(const std::string& tenant);
   void Usage(const std::string& tenant);
+  void Export(const SessionKey& key);
+  void Import(const SessionKey& to);
+  void GoOn(const std::string& tenant);
+  void Hold(const SessionKey& key, const Content& content,
+            const absl::StatusOr<SealedState>& sealed);
 
   const StateLayout layout_ = LayoutOfAllKinds();
   ModelFingerprints fingerprints_;
@@ -150,6 +168,8 @@ class IsolationTest : public StoreConformance {
   std::unique_ptr<SessionManager> manager_;
   std::mt19937_64 random_{20};
   std::map<SessionKey, Owned> owned_;
+  std::shared_ptr<const SealKeys> keys_;  // shared: with every manager
+  std::vector<Sealed> sealed_;
   int64_t requests_ = 0;
 };
 
@@ -268,12 +288,79 @@ void IsolationTest::Usage(const std::string& tenant) {
             }));
 }
 
+// Every bit: what is rounded is not the owner's any more.
+SealOptions Exact(bool zstd) {
+  SealOptions options;
+  options.encoding.zstd = zstd;
+  return options;
+}
+
+void IsolationTest::Hold(const SessionKey& key, const Content& content,
+                         const absl::StatusOr<SealedState>& sealed) {
+  ASSERT_TRUE(sealed.ok()) << sealed.status();
+  EXPECT_EQ(sealed->label.tenant, key.tenant);
+  EXPECT_EQ(sealed->label.session, key.id);
+  EXPECT_EQ(sealed->label.revision, content.revision);
+  EXPECT_EQ(static_cast<int64_t>(sealed->tokens), content.tokens);
+  if (sealed_.size() > 40) sealed_.erase(sealed_.begin());
+  sealed_.push_back({key.tenant, content, sealed->bytes});
+}
+
+void IsolationTest::Export(const SessionKey& key) {
+  const auto sealed =
+      manager_->client_states().Export(key, Exact(Below(2) == 0), std::nullopt);
+  const auto owned = owned_.find(key);
+  if (owned == owned_.end()) {
+    EXPECT_TRUE(absl::IsNotFound(sealed.status())) << sealed.status();
+    return;
+  }
+  Hold(key, owned->second.now, sealed);
+}
+
+void IsolationTest::Import(const SessionKey& to) {
+  if (sealed_.empty()) return;
+  const Sealed& sealed = sealed_[Below(sealed_.size())];
+  const auto info = manager_->client_states().Import(
+      {.tenant = to.tenant, .id = to.id}, sealed.bytes);
+  if (sealed.tenant != to.tenant) {
+    EXPECT_TRUE(absl::IsPermissionDenied(info.status())) << info.status();
+  } else if (!ValidateSessionId(to.id, "id").ok()) {
+    EXPECT_TRUE(absl::IsInvalidArgument(info.status())) << info.status();
+  } else if (owned_.contains(to)) {
+    EXPECT_TRUE(absl::IsAlreadyExists(info.status())) << info.status();
+  } else {
+    ASSERT_TRUE(info.ok()) << info.status();
+    owned_[to] = {sealed.content, {}, ""};
+  }
+}
+
+// A turn of a client that holds its state.
+void IsolationTest::GoOn(const std::string& tenant) {
+  if (sealed_.empty()) return;
+  const Sealed sealed = sealed_[Below(sealed_.size())];
+  ClientStates& states = manager_->client_states();
+  const auto opened = states.Open(tenant, sealed.bytes);
+  if (sealed.tenant != tenant) {
+    EXPECT_TRUE(absl::IsPermissionDenied(opened.status())) << opened.status();
+    return;
+  }
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  auto lease = states.Acquire(*opened);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  ExpectContent(*lease, sealed.content);
+  const float tag = NewTag(tenant);
+  Write(*lease, tag);
+  const SessionKey from{tenant, opened->label.session};
+  Hold(from, {sealed.content.revision + 1, sealed.content.tokens + 1, tag},
+       states.Seal(from, *lease, Exact(Below(2) == 0)));
+}
+
 TEST_P(IsolationTest, NoByteOfATenantReachesAnother) {
   for (int i = 0; i < 3000 && !HasFailure(); ++i) {
     SCOPED_TRACE("operation " + std::to_string(i));
     const SessionKey key = AnyKey();
     const std::string other_id = kIds[Below(kIds.size())];
-    switch (Below(16)) {
+    switch (Below(20)) {
       case 0:
         Stateless();
         break;
@@ -306,6 +393,15 @@ TEST_P(IsolationTest, NoByteOfATenantReachesAnother) {
         break;
       case 10:
         if (Below(20) == 0) Start();
+        break;
+      case 11:
+        Export(key);
+        break;
+      case 12:
+        Import(key);
+        break;
+      case 13:
+        GoOn(key.tenant);
         break;
       default:
         Turn(key);
