@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
+
+#include "tests/support/sealed_calls.h"
 
 namespace reprise {
 namespace {
@@ -24,6 +27,7 @@ Request NamedSession(const std::string& id) {
 void CrashCounts::Add(const CrashCounts& other) {
   turns += other.turns;
   forks += other.forks;
+  imports += other.imports;
   rewinds += other.rewinds;
   deletes += other.deletes;
   cancels += other.cancels;
@@ -176,6 +180,12 @@ bool CrashClient::Append(const std::string& id, CrashRecord& record) {
 }
 
 bool CrashClient::Fork(const std::string& id, const CrashRecord& record) {
+  // Half of them go through the client's hands.
+  std::optional<Exported> sealed;
+  if (random_() % 2 == 0) {
+    sealed = Export(*calls_, id);
+    if (!Ended(sealed->status, "Export")) return false;
+  }
   v1::ForkSessionRequest request;
   request.set_id(id);
   request.set_new_id("c" + std::to_string(number_) + "-" +
@@ -187,11 +197,18 @@ bool CrashClient::Fork(const std::string& id, const CrashRecord& record) {
               .lineage = record.lineage(),
               .revision = record.revision()});
   Enter(CrashPhase::kOtherCall);
-  grpc::ClientContext context;
   v1::Session session;
-  if (!Ended(calls_->Fork(&context, request, &session), "Fork")) return false;
+  if (sealed.has_value()) {
+    const Imported imported = Import(*calls_, sealed->bytes, request.new_id());
+    if (!Ended(imported.status, "Import")) return false;
+    session = imported.session;
+    ++counts_.imports;
+  } else {
+    grpc::ClientContext context;
+    if (!Ended(calls_->Fork(&context, request, &session), "Fork")) return false;
+    ++counts_.forks;
+  }
   EXPECT_EQ(copy.Acknowledge(session.revision()), "") << request.new_id();
-  ++counts_.forks;
   return true;
 }
 

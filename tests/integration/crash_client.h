@@ -27,7 +27,7 @@ enum class CrashPhase {
   kStarted,     // a turn's Started came
   kStreaming,   // its first token
   kCommitting,  // its last token; not Finished yet
-  kOtherCall,   // a fork, rewind, delete or suspend
+  kOtherCall,   // a fork, import, rewind, delete or suspend
 };
 inline constexpr int kNumCrashPhases = 6;
 inline constexpr std::array<const char*, kNumCrashPhases> kCrashPhaseNames = {
@@ -43,7 +43,8 @@ struct CrashScene {
 // What was seen; to be shown, and so that a test that checks nothing is found
 // out.
 struct CrashCounts {
-  int turns = 0, forks = 0, rewinds = 0, deletes = 0, cancels = 0;
+  int turns = 0, forks = 0, imports = 0, rewinds = 0, deletes = 0;
+  int cancels = 0;
   int in_doubt = 0;   // calls that were in flight at a kill
   int committed = 0;  // of those, turns and others that had been carried out
   int repeated = 0;   // turns that were sent again and had been

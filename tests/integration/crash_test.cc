@@ -189,10 +189,10 @@ TEST_P(CrashTest, NothingAcknowledgedIsLost) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count());
   std::printf(
-      "acknowledged: %d turns, %d forks, %d rewinds, %d deletes; "
+      "acknowledged: %d turns, %d forks, %d imports, %d rewinds, %d deletes; "
       "%d turns cancelled\n",
-      counts.turns, counts.forks, counts.rewinds, counts.deletes,
-      counts.cancels);
+      counts.turns, counts.forks, counts.imports, counts.rewinds,
+      counts.deletes, counts.cancels);
   std::printf(
       "in flight at a kill: %d, of them carried out: %d; sent again "
       "and answered from the record: %d\n",
