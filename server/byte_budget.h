@@ -17,13 +17,20 @@ class ByteBudget {
   // thread at a time.
   class Share {
    public:
+    Share() = default;  // of no budget: holds nothing
     explicit Share(ByteBudget& budget) : budget_(&budget) {}
     ~Share() { Release(); }
     Share(Share&& other) noexcept
         : budget_(other.budget_), bytes_(std::exchange(other.bytes_, 0)) {}
-    Share& operator=(Share&&) = delete;
+    Share& operator=(Share&& other) noexcept {
+      std::swap(budget_, other.budget_);
+      std::swap(bytes_, other.bytes_);
+      other.Release();
+      return *this;
+    }
 
-    // False, and nothing is added, if there is no room for `bytes` more.
+    // False, and nothing is added, if there is no room for `bytes` more. Of a
+    // share of a budget.
     bool Add(int64_t bytes) {
       if (budget_->used_.fetch_add(bytes) + bytes > budget_->limit_) {
         budget_->used_ -= bytes;
@@ -38,7 +45,7 @@ class ByteBudget {
     }
 
    private:
-    ByteBudget* budget_;
+    ByteBudget* budget_ = nullptr;
     int64_t bytes_ = 0;
   };
 

@@ -37,14 +37,18 @@ std::string DrawSessionId() {
 
 ClientStates::ClientStates(SessionManager& sessions,
                            std::shared_ptr<const SealKeys> keys,
-                           int64_t seal_ttl_ms)
-    : sessions_(sessions), keys_(std::move(keys)), seal_ttl_ms_(seal_ttl_ms) {}
+                           int64_t seal_ttl_ms, int64_t sealed_memory_bytes)
+    : sessions_(sessions),
+      keys_(std::move(keys)),
+      seal_ttl_ms_(seal_ttl_ms),
+      sealed_bytes_(sealed_memory_bytes) {}
 
 // ---- Giving out -------------------------------------------------------------
 
-absl::StatusOr<SealedState> ClientStates::SealBytes(
-    const SessionKey& from, const SessionRecord& record,
-    const SealOptions& options, std::string_view snapshot) const {
+absl::StatusOr<SealedState> ClientStates::SealBytes(const SessionKey& from,
+                                                    const SessionRecord& record,
+                                                    const SealOptions& options,
+                                                    std::string_view snapshot) {
   const SessionManager::Impl& impl = *sessions_.impl_;
   SealedState sealed;
   sealed.tokens = NumTokens(record);
@@ -61,6 +65,15 @@ absl::StatusOr<SealedState> ClientStates::SealBytes(
   }
   if (ttl_ms > 0) label.expires_unix_ms = label.created_unix_ms + ttl_ms;
   ASSIGN_OR_RETURN(sealed.bytes, SealSnapshot(*keys_, label, snapshot));
+  const auto bytes = static_cast<int64_t>(sealed.bytes.size());
+  sealed.share = ByteBudget::Share(sealed_bytes_);
+  if (!sealed.share.Add(bytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the state has ", bytes,
+        " bytes when sealed; with those of other calls that is more than may "
+        "be on the way at once, ",
+        sealed_bytes_.limit(), " (sealed_memory)"));
+  }
   impl.metrics.ObserveSnapshotSize(options.encoding,
                                    static_cast<int64_t>(snapshot.size()));
   return sealed;

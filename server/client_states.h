@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/state/snapshot.h"
+#include "server/byte_budget.h"
 #include "server/seal.h"
 #include "server/seal_keys.h"
 #include "server/session_lease.h"
@@ -34,12 +35,13 @@ struct ImportTarget {
 
 // Thread-safe, belongs to a SessionManager. Functions encode, encrypt and
 // decode, which takes milliseconds, under no lock; those about sessions block
-// on the store. Run them on an Executor.
+// on the store. Run them on an Executor. What they give out is counted in
+// sealed_bytes() until it is destroyed: ResourceExhausted if there is no room.
 class ClientStates {
  public:
   // `sessions` must outlive it.
   ClientStates(SessionManager& sessions, std::shared_ptr<const SealKeys> keys,
-               int64_t seal_ttl_ms);
+               int64_t seal_ttl_ms, int64_t sealed_memory_bytes);
 
   // The session as it was committed last, which may be in a turn. NotFound;
   // Aborted if that is not the expected revision; Unavailable and DataLoss from
@@ -72,11 +74,14 @@ class ClientStates {
   // More than the largest session of this model takes, sealed.
   uint64_t most_sealed_bytes() const;
 
+  // For sealed bytes on their way to and from clients, of all calls together.
+  ByteBudget& sealed_bytes() { return sealed_bytes_; }
+
  private:
   absl::StatusOr<SealedState> SealBytes(const SessionKey& from,
                                         const SessionRecord& record,
                                         const SealOptions& options,
-                                        std::string_view snapshot) const;
+                                        std::string_view snapshot);
   absl::StatusOr<SessionInfo> ImportOpened(const ImportTarget& target,
                                            const OpenedSnapshot& opened);
 
@@ -84,6 +89,7 @@ class ClientStates {
   // shared: made by main, which may log of it.
   const std::shared_ptr<const SealKeys> keys_;
   const int64_t seal_ttl_ms_;
+  ByteBudget sealed_bytes_;
 };
 
 // 16 random bytes in hexadecimal, for a session whose id nobody chose.

@@ -14,7 +14,6 @@
 #include "engine/engine.h"
 #include "engine/template/chat_format.h"
 #include "engine/tokenizer.h"
-#include "server/byte_budget.h"
 #include "server/executor.h"
 #include "server/metrics.h"
 #include "server/options.h"
@@ -85,8 +84,6 @@ struct ServiceContext {
   const ServerOptions& options;
   // What can wait and what can run; more could only wait for no one's queue.
   OpenCalls calls{options.max_queued + options.max_running, metrics};
-  // Sealed snapshots that clients send and take.
-  ByteBudget sealed_bytes{options.sealed_memory_bytes};
 };
 
 }  // namespace reprise

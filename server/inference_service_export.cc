@@ -41,14 +41,7 @@ absl::Status ExportCall::Prepare() {
       sealed_, context_.sessions.client_states().Export(
                    SessionKey{context_.options.tenant, request_->id()}, options,
                    ExpectedRevisionOf(*request_)));
-  const auto bytes = static_cast<int64_t>(sealed_.bytes.size());
-  if (!share_.Add(bytes)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the session has ", bytes,
-                     " bytes when sealed; with those of other "
-                     "calls that is more than may be on the way at once, ",
-                     context_.sealed_bytes.limit(), " (sealed_memory)"));
-  }
+  share_ = std::move(sealed_.share);
   Fill(sealed_, *chunk_.mutable_info());
   return absl::OkStatus();
 }

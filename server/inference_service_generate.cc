@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "server/client_states.h"
 #include "server/inference_service_request.h"
 #include "server/inference_service_response.h"
 
@@ -29,16 +30,17 @@ GenerateCall::GenerateCall(ServiceContext& context,
                   .session = request->session_id()}),
       request_(request),
       timings_(!request->output().has_timings() || request->output().timings()),
-      share_(context.sealed_bytes) {}
+      share_(context.sessions.client_states().sealed_bytes()) {}
 
 absl::StatusOr<TurnRequest> GenerateCall::MakeTurn() {
   const auto snapshot = static_cast<int64_t>(request_->snapshot().size());
-  if (!share_.Add(snapshot)) {
+  if (!share_.Add(2 * snapshot)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "snapshot: ", snapshot,
-        " bytes, with those of other calls, are more than may be on the way "
-        "at once, ",
-        context_.sealed_bytes.limit(), " (sealed_memory)"));
+        " bytes, counted twice, with those of other calls, are more than may "
+        "be on the way at once, ",
+        context_.sessions.client_states().sealed_bytes().limit(),
+        " (sealed_memory)"));
   }
   absl::StatusOr<TurnRequest> turn = ToTurnRequest(*request_, context_);
   if (turn.ok()) {
@@ -56,6 +58,9 @@ bool GenerateCall::PutEvent(StreamEvent& event, v1::GenerateResponse& message) {
   } else if (const auto* delta = std::get_if<DeltaEvent>(&event)) {
     Append(*delta, context_.tokenizer, *message.mutable_delta());
   } else if (auto* finished = std::get_if<FinishedEvent>(&event)) {
+    if (finished->sealed.has_value()) {
+      in_message_ = std::move(finished->sealed->share);
+    }
     Fill(*finished, timings_, *message.mutable_finished());
     if (finished->index == 0) {
       finish_reason_ = FinishReasonName(finished->reason);

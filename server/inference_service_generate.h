@@ -29,7 +29,9 @@ class GenerateCall final : public StreamCall<v1::GenerateResponse> {
   const bool timings_;
 
   v1::Started started_ ABSL_GUARDED_BY(mu_);
-  ByteBudget::Share share_;  // for the request's snapshot; MakeTurn's
+  // For the request's snapshot: as it came, which gRPC keeps until the end, and
+  // opened. MakeTurn's.
+  ByteBudget::Share share_;
 };
 
 }  // namespace reprise

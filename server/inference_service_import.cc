@@ -76,7 +76,8 @@ absl::Status ImportCall::TakeChunk() {
         absl::StrCat("snapshot: its first ", bytes,
                      " bytes, with those of other calls, are "
                      "more than may be on the way at once, ",
-                     context_.sealed_bytes.limit(), " (sealed_memory)"));
+                     context_.sessions.client_states().sealed_bytes().limit(),
+                     " (sealed_memory)"));
   }
   bytes_ += chunk_.data();
   return absl::OkStatus();

@@ -84,6 +84,7 @@ void StreamCall<Response>::Pump() {
 template <typename Response>
 bool StreamCall<Response>::TakeEvents() {
   response_.Clear();
+  in_message_.Release();
   bool filled = false;
   // The scheduler refills the stream while this takes from it: without a limit
   // one message could take a whole turn, and the stream of a client that does
@@ -100,6 +101,7 @@ bool StreamCall<Response>::TakeEvents() {
     if (whole) next_.reset();
     if (broken_) {
       response_.Clear();
+      in_message_.Release();
       continue;
     }
     filled = true;

@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "proto/inference.pb.h"
+#include "server/byte_budget.h"
 #include "server/inference_service_turn.h"
 
 namespace reprise {
@@ -44,6 +45,9 @@ class StreamCall : public grpc::ServerWriteReactor<Response>, public TurnCall {
   // empty message takes at least a part.
   virtual bool PutEvent(StreamEvent& event, Response& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+
+  // For the sealed bytes in the message that is written.
+  ByteBudget::Share in_message_ ABSL_GUARDED_BY(mu_);
 
  private:
   void OnEvents() final;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "server/client_states.h"
 #include "server/inference_service_rpc.h"
 
 namespace reprise {
@@ -23,7 +24,7 @@ TransferCall::TransferCall(ServiceContext& context,
                            grpc::CallbackServerContext* rpc)
     : context_(context),
       rpc_(rpc),
-      share_(context.sealed_bytes),
+      share_(context.sessions.client_states().sealed_bytes()),
       start_ns_(context.clock.MonotonicNs()),
       most_ms_(kLimitsOfCall * context.options.slow_reader_timeout_ms),
       limit_ms_(context.options.slow_reader_timeout_ms) {}

@@ -298,6 +298,7 @@ absl::Status Server::MakeSessions() {
   manager.max_tenant_bytes = options_.max_tenant_bytes;
   manager.seal_keys = seal_keys_;
   manager.seal_ttl_ms = options_.seal_ttl_ms;
+  manager.sealed_memory_bytes = options_.sealed_memory_bytes;
   absl::StatusOr<std::unique_ptr<SessionManager>> sessions =
       SessionManager::Create(model_.fingerprints, engine_->layout(),
                              model_.vocab_size, *store_, metrics_, clock_,

@@ -129,7 +129,8 @@ void AddSessionFlags(Flags& flags, ServerOptions& o) {
                  "Sealed snapshots hold no longer than this;\n"
                  "0 = no end, if the client asks for none");
   flags.Bytes("--sealed-memory", o.sealed_memory_bytes, {kMib, 64 * kTib},
-              "For sealed snapshots on their way to and from clients");
+              "For sealed snapshots on their way to and from clients,\n"
+              "also those in answers of Generate");
   flags.Count("--max-context", o.max_context, {0, kMostContext},
               absl::StrCat("Tokens of a session, where a model's softmax\n"
                            "attention keeps all of them; other models have no\n"

@@ -42,7 +42,8 @@
 //
 // With `seal`, Finished has the state that the turn left, for the client,
 // whether or not there is a session to commit it to: of every completion that
-// would have been committed to one.
+// would have been committed to one. If there is no room for it, the turn ends
+// with RESOURCE_EXHAUSTED, and its session is unchanged.
 //
 // After a commit that failed with UNAVAILABLE the turn may be stored all the
 // same (the store's answer was lost): the session is unchanged or one revision

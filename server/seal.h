@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/state/snapshot.h"
+#include "server/byte_budget.h"
 #include "server/metrics.h"
 #include "server/seal_keys.h"
 
@@ -36,7 +37,8 @@ struct SealedState {
   SealLabel label;
   uint64_t tokens = 0;  // of the conversation
   SnapshotEncoding encoding;
-  std::string bytes;  // sealed
+  std::string bytes;        // sealed
+  ByteBudget::Share share;  // for them, of ClientStates::sealed_bytes
 };
 
 // Who opens a seal.

@@ -129,13 +129,14 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
   if (options.memory_tier_bytes < 0 || options.idle_timeout_ms <= 0 ||
       options.max_sessions <= 0 || options.checkpoint_bytes < 0 ||
       options.max_tenant_sessions < 0 || options.max_tenant_bytes < 0 ||
-      options.seal_ttl_ms < 0) {
+      options.seal_ttl_ms < 0 || options.sealed_memory_bytes < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "memory_tier_bytes is ", options.memory_tier_bytes,
         ", checkpoint_bytes is ", options.checkpoint_bytes,
         ", max_tenant_sessions is ", options.max_tenant_sessions,
-        ", max_tenant_bytes is ", options.max_tenant_bytes,
-        " and seal_ttl_ms is ", options.seal_ttl_ms,
+        ", max_tenant_bytes is ", options.max_tenant_bytes, ", seal_ttl_ms is ",
+        options.seal_ttl_ms, " and sealed_memory_bytes is ",
+        options.sealed_memory_bytes,
         ", must not be negative; idle_timeout_ms is ", options.idle_timeout_ms,
         " and max_sessions is ", options.max_sessions, ", must be positive"));
   }
@@ -152,7 +153,8 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     ASSIGN_OR_RETURN(keys, SealKeys::Ephemeral());
   }
   sessions->client_states_ = std::make_unique<ClientStates>(
-      *sessions, std::move(keys), options.seal_ttl_ms);
+      *sessions, std::move(keys), options.seal_ttl_ms,
+      options.sealed_memory_bytes);
   return sessions;
 }
 

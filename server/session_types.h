@@ -62,6 +62,7 @@ struct SessionManagerOptions {
   // shared: with whoever loaded them, to tell of them.
   std::shared_ptr<const SealKeys> seal_keys = nullptr;
   int64_t seal_ttl_ms = 0;  // the longest time that a seal holds; 0 = no end
+  int64_t sealed_memory_bytes = 256 << 20;  // to and from clients
 };
 
 // InvalidArgument, naming the rule, unless `id` is 1..128 characters of

@@ -40,6 +40,7 @@ constexpr Layer kLayers[] = {
     {"server/metric", 30},
     {"server/process_stats", 30},
     {"server/durability", 30},
+    {"server/byte_budget", 30},
     {"server/executor", 30},
     {"server/option", 30},
     {"server/store/", 31},

@@ -318,6 +318,7 @@ TEST_F(ExportTest, AClientThatDoesNotReadIsCancelled) {
   // More than the client's side of the connection takes for it.
   v1::GenerateRequest turn = SessionRequest("s", "abc", 1500);
   turn.mutable_sampling()->set_presence_penalty(0.5);
+  turn.mutable_sampling()->set_penalty_last_n(2000);  // kept with the state
   ASSERT_TRUE(Generate(server.inference(), turn).status.ok());
   ASSERT_GT(Export(server.sessions(), "s").bytes.size(), 4096u);
   const auto stub = v1::Sessions::NewStub(NarrowChannel(server.rpc().port()));

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "server/client_states.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/narrow_stub.h"
 #include "tests/support/sealed_calls.h"
 #include "tests/support/test_server.h"
 
@@ -273,11 +275,61 @@ TEST_F(SealedTurnsTest, StatesExpire) {
 TEST_F(SealedTurnsTest, WhatClientsSendIsLimitedTogether) {
   const std::string state = StateOf(Run(Request("abc d", 1)));
   ServerOptions options = options_;
-  options.sealed_memory_bytes = static_cast<int64_t>(state.size()) - 1;
+  // It is held as it came and opened.
+  options.sealed_memory_bytes = 2 * static_cast<int64_t>(state.size()) - 1;
   TestServer server(options);
   const Completion refused = Generate(server.inference(), From(state, "cc", 2));
   EXPECT_EQ(refused.status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(refused.status.error_message(), HasSubstr("(sealed_memory)"));
+}
+
+TEST_F(SealedTurnsTest, AStateWithoutRoomEndsTheTurnAndCommitsNothing) {
+  const std::string state = StateOf(Run(Request("abc d", 1)));
+  ServerOptions options = options_;
+  options.sealed_memory_bytes = static_cast<int64_t>(state.size()) - 1;
+  TestServer server(options);
+  v1::GenerateRequest request = InSession("s", "abc d", 1);
+  request.mutable_output()->mutable_snapshot();
+  const Completion refused = Generate(server.inference(), request);
+  EXPECT_EQ(refused.status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.status.error_message(), HasSubstr("(sealed_memory)"));
+  EXPECT_TRUE(refused.finished.empty());
+  // It is not at revision 1; a turn without a state begins it.
+  const Completion first =
+      Generate(server.inference(), InSession("s", "abc d", 1));
+  EXPECT_EQ(first.finished.at(0).revision(), 1u);
+}
+
+TEST_F(SealedTurnsTest, AStateIsCountedUntilItIsReadAndThenNoLonger) {
+  // A message that does not fit into what a narrow client takes.
+  v1::GenerateRequest request = Request("abc d", 1);
+  request.mutable_stopping()->set_max_new_tokens(1500);
+  request.mutable_sampling()->set_penalty_last_n(2000);  // kept with the state
+  request.mutable_output()->clear_logprobs();
+  const std::string state = StateOf(Run(request));
+  ASSERT_GT(state.size(), 4096u);
+  ServerOptions options = options_;
+  options.stream_buffer = 4096;  // never full
+  options.sealed_memory_bytes = static_cast<int64_t>(state.size()) + 100;
+  TestServer server(options);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(StateOf(Generate(server.inference(), request)).size(),
+              state.size());
+  }
+  const auto stub = NarrowStub(server.rpc().port());
+  grpc::ClientContext context;
+  auto unread = stub->Generate(&context, request);
+  v1::GenerateResponse message;
+  ASSERT_TRUE(unread->Read(&message));
+  ByteBudget& budget = server.manager().client_states().sealed_bytes();
+  EXPECT_TRUE(Eventually([&] { return budget.used() > 0; }));
+  EXPECT_EQ(budget.used(), static_cast<int64_t>(state.size()));
+  EXPECT_EQ(Generate(server.inference(), request).status.error_code(),
+            StatusCode::RESOURCE_EXHAUSTED);
+  context.TryCancel();
+  EXPECT_FALSE(unread->Finish().ok());
+  EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return budget.used() == 0; }));
 }
 
 }  // namespace

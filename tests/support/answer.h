@@ -50,7 +50,7 @@ struct Answer {
       } else {
         FinishedEvent& end = std::get<FinishedEvent>(*event);
         EXPECT_TRUE(started.has_value());
-        EXPECT_TRUE(finished.emplace(end.index, end).second);
+        EXPECT_TRUE(finished.emplace(end.index, std::move(end)).second);
       }
     }
     status = stream.FinalStatus();

@@ -32,6 +32,7 @@ inline SessionManagerOptions ManagerOptionsOf(const ServerOptions& options) {
   manager.max_tenant_sessions = options.max_tenant_sessions;
   manager.max_tenant_bytes = options.max_tenant_bytes;
   manager.seal_ttl_ms = options.seal_ttl_ms;
+  manager.sealed_memory_bytes = options.sealed_memory_bytes;
   if (!options.seal_keys.empty()) {
     auto keys = SealKeys::Load(options.seal_keys);
     CHECK(keys.ok());
