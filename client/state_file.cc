@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,9 +30,8 @@ bool WriteWhole(int fd, std::string_view bytes) {
   return true;
 }
 
-}  // namespace
-
-absl::Status WriteStateFile(const std::string& path, std::string_view bytes) {
+// Whole or not at all: a draft that takes the place of `path` in the end.
+absl::Status WriteInPlace(const std::string& path, std::string_view bytes) {
   // Beside it, so that the rename stays in one file system.
   std::string draft = path + ".XXXXXX";
   const int fd = mkostemp(draft.data(), O_CLOEXEC);  // for its owner only
@@ -44,6 +44,26 @@ absl::Status WriteStateFile(const std::string& path, std::string_view bytes) {
   }
   if (!status.ok()) unlink(draft.c_str());
   return status;
+}
+
+// Into what is there: a device, a pipe.
+absl::Status WriteInto(const std::string& path, std::string_view bytes) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return Failed("write", path);
+  absl::Status status;
+  if (!WriteWhole(fd, bytes)) status = Failed("write", path);
+  if (close(fd) != 0 && status.ok()) status = Failed("write", path);
+  return status;
+}
+
+}  // namespace
+
+absl::Status WriteStateFile(const std::string& path, std::string_view bytes) {
+  struct stat there {};
+  if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return WriteInto(path, bytes);
+  }
+  return WriteInPlace(path, bytes);
 }
 
 absl::StatusOr<std::string> ReadStateFile(const std::string& path) {

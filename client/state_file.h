@@ -14,8 +14,9 @@ namespace reprise {
 constexpr size_t kMaxStateBytes = size_t{1} << 30;
 
 // Writes a file that its owner alone may read, in place of an old one only when
-// all is written; one that is a symbolic link is replaced. Unknown, naming the
-// file, if that fails, and then what was there is still there.
+// all is written; one that is a symbolic link is replaced. What is no file, a
+// device or a pipe, is written to. Unknown, naming the file, if that fails, and
+// then what was there is still there.
 absl::Status WriteStateFile(const std::string& path, std::string_view bytes);
 
 // Unknown, naming the file, if it cannot be read; ResourceExhausted if it has

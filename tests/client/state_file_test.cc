@@ -1,5 +1,6 @@
 #include "client/state_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -52,6 +53,26 @@ TEST(StateFileTest, ReplacesAnOldOneOnlyWhenAllIsWritten) {
   const absl::Status status = WriteStateFile(dir.Path("folder"), "new");
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("cannot write " + dir.Path("folder")));
+  EXPECT_EQ(FilesIn(dir), 2);
+}
+
+TEST(StateFileTest, WritesToWhatIsNoFile) {
+  const TempDir dir;
+  const std::string pipe = dir.Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  EXPECT_TRUE(WriteStateFile(pipe, "bytes").ok());
+  char read_bytes[8];
+  EXPECT_EQ(read(reader, read_bytes, sizeof(read_bytes)), 5);
+  close(reader);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  // By a link, so that a failure leaves the machine its device.
+  const std::string full = dir.Path("full");
+  std::filesystem::create_symlink("/dev/full", full);
+  EXPECT_THAT(std::string(WriteStateFile(full, "bytes").message()),
+              HasSubstr("No space left"));
+  EXPECT_TRUE(std::filesystem::is_symlink(full));
   EXPECT_EQ(FilesIn(dir), 2);
 }
 
