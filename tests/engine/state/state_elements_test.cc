@@ -74,7 +74,7 @@ TEST(StateElementsTest, LongAndUnalignedRunsConvertLikeSingleNumbers) {
     std::vector<float> values(count);
     for (float& value : values) value = normal(random);
     std::vector<char> wide(count * 4 + 1), narrow(count * 2 + 1);
-    std::memcpy(wide.data() + 1, values.data(), count * 4);
+    if (count > 0) std::memcpy(wide.data() + 1, values.data(), count * 4);
     ConvertElements(wide.data() + 1, StateEncoding::kF32, count,
                     StateEncoding::kBf16, narrow.data() + 1);
     std::vector<char> back(count * 4 + 1);
