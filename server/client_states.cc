@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
+#include "engine/state/snapshot_format.h"
 #include "server/session_manager_impl.h"
 
 namespace reprise {
@@ -183,8 +184,8 @@ absl::StatusOr<SessionLease> ClientStates::Acquire(
 uint64_t ClientStates::most_sealed_bytes() const {
   const SessionManager::Impl& impl = *sessions_.impl_;
   constexpr uint64_t kSealBytes = 1024;  // its header and tag
-  constexpr uint64_t kWindowBytes = 65'536 * sizeof(int32_t);
-  constexpr uint64_t kOccurrenceBytes = 16;  // of each token of the vocabulary
+  constexpr uint64_t kWindowBytes = kMaxWindow * sizeof(int32_t);
+  // At most every token of the vocabulary occurred.
   const uint64_t plain =
       impl.empty_snapshot.size() + impl.layout.slot_bytes() + kWindowBytes +
       static_cast<uint64_t>(impl.vocab_size) * kOccurrenceBytes;

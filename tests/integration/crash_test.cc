@@ -25,6 +25,7 @@
 
 #include "tests/integration/crash_client.h"
 #include "tests/integration/crash_reference.h"
+#include "tests/support/environment.h"
 #include "tests/support/eventually.h"
 #include "tests/support/scrape.h"
 #include "tests/support/server_process.h"
@@ -35,11 +36,6 @@ namespace {
 
 constexpr int kClients = 4;
 constexpr int kSlots = 6;  // fewer than sessions, so that some are put away
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 const std::vector<std::string> kModel = {
     "--model=" REPRISE_SOURCE_DIR "/models/embedded", "--weights=int8",

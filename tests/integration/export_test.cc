@@ -36,16 +36,6 @@ class ExportTest : public ::testing::Test {
     return Generate(server.inference(), request);
   }
 
-  static void ExpectSame(const Completion& a, const Completion& b) {
-    ASSERT_TRUE(a.status.ok()) << a.status.error_message();
-    ASSERT_TRUE(b.status.ok()) << b.status.error_message();
-    EXPECT_EQ(a.token_ids, b.token_ids);
-    EXPECT_EQ(a.text, b.text);
-    EXPECT_EQ(a.logprobs, b.logprobs);
-    EXPECT_EQ(a.started.cached_tokens(), b.started.cached_tokens());
-    EXPECT_EQ(a.started.revision(), b.started.revision());
-  }
-
   static v1::ExportSessionRequest Request(const std::string& id,
                                           v1::StateElements elements,
                                           bool zstd) {

@@ -58,16 +58,6 @@ class SealedTurnsTest : public ::testing::Test {
     return completion.finished.at(index).snapshot().data();
   }
 
-  static void ExpectSame(const Completion& a, const Completion& b) {
-    ASSERT_TRUE(a.status.ok()) << a.status.error_message();
-    ASSERT_TRUE(b.status.ok()) << b.status.error_message();
-    EXPECT_EQ(a.token_ids, b.token_ids);
-    EXPECT_EQ(a.text, b.text);
-    EXPECT_EQ(a.logprobs, b.logprobs);
-    EXPECT_EQ(a.started.cached_tokens(), b.started.cached_tokens());
-    EXPECT_EQ(a.started.revision(), b.started.revision());
-  }
-
   // No session is stored, and every slot is free.
   static void ExpectNothingKept(TestServer& server) {
     grpc::ClientContext context;

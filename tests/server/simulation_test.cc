@@ -12,13 +12,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/support/environment.h"
+
 namespace reprise {
 namespace {
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
-}
 
 // How to run the seed at hand again; told also when a CHECK ends the process.
 std::string replay;  // NOLINT: a signal handler reads it

@@ -14,6 +14,7 @@
 
 #include "engine/base/bytes.h"
 #include "proto/inference.grpc.pb.h"
+#include "tests/support/generate_call.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -102,6 +103,17 @@ inline Imported Import(v1::Sessions::Stub& stub, const std::string& bytes,
   std::vector<v1::SnapshotChunk> chunks = Chunks(bytes);
   if (!id.empty()) chunks.front().set_session_id(id);
   return Import(stub, chunks);
+}
+
+// Two turns that began alike, in states that are equal bit for bit.
+inline void ExpectSame(const Completion& a, const Completion& b) {
+  ASSERT_TRUE(a.status.ok()) << a.status.error_message();
+  ASSERT_TRUE(b.status.ok()) << b.status.error_message();
+  EXPECT_EQ(a.token_ids, b.token_ids);
+  EXPECT_EQ(a.text, b.text);
+  EXPECT_EQ(a.logprobs, b.logprobs);
+  EXPECT_EQ(a.started.cached_tokens(), b.started.cached_tokens());
+  EXPECT_EQ(a.started.revision(), b.started.revision());
 }
 
 }  // namespace reprise
