@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -40,22 +39,6 @@ constexpr int kSlots = 6;  // fewer than sessions, so that some are put away
 const std::vector<std::string> kModel = {
     "--model=" REPRISE_SOURCE_DIR "/models/embedded", "--weights=int8",
     "--slots=" + std::to_string(kSlots)};
-
-// Nothing runs, nothing is leased, and the slots in use are those of resident
-// sessions.
-bool IsAtRest(const ServerProcess& server) {
-  const std::string scrape = HttpBody(HttpGetMetrics(server.metrics_port()));
-  const std::string model = "model=\"embedded\"";
-  const auto sessions = [&](const std::string& state) {
-    return MetricValue(
-        scrape, "reprise_sessions{" + model + ",state=\"" + state + "\"}");
-  };
-  const double used =
-      MetricValue(scrape, "reprise_state_pool_used_ratio{tier=\"slot\"}");
-  return MetricValue(scrape, "reprise_requests_running{" + model + "}") == 0 &&
-         sessions("active") == 0 &&
-         std::lround(used * kSlots) == std::lround(sessions("resident"));
-}
 
 class CrashTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -143,8 +126,9 @@ class CrashTest : public ::testing::TestWithParam<const char*> {
       listed.push_back(session.id());
     }
     EXPECT_EQ(listed, known);
-    EXPECT_TRUE(Eventually([&] { return IsAtRest(server); }))
-        << HttpBody(HttpGetMetrics(server.metrics_port()));
+    EXPECT_TRUE(Eventually([&] {
+      return IsAtRest(ScrapeMetrics(server.metrics_port()), kSlots);
+    })) << ScrapeMetrics(server.metrics_port());
   }
 
   uint64_t seed_ = 0;

@@ -289,14 +289,9 @@ TEST_F(ExportTest, AClientThatDoesNotGoOnIsCancelled) {
   ServerOptions options = TestServer::SmallOptions();
   options.slow_reader_timeout_ms = 100;
   TestServer server(options);
-  grpc::ClientContext context;
-  v1::Session session;
-  auto writer = server.sessions().Import(&context, &session);
-  v1::SnapshotChunk chunk;
-  chunk.set_data("RPSE");
-  ASSERT_TRUE(writer->Write(chunk));
+  IdleImport idle(server.sessions());
   // It never ends its stream, and hears of it all the same.
-  EXPECT_EQ(writer->Finish().error_code(), StatusCode::CANCELLED);
+  EXPECT_EQ(idle.writer->Finish().error_code(), StatusCode::CANCELLED);
   EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
   ExpectMetric(server, "reprise_cancellations_total{cause=\"slow_reader\"} 1");
 }
@@ -362,12 +357,7 @@ TEST_F(ExportTest, ADrainRefusesTransfersAndDoesNotWaitForIdleOnes) {
   Turn(server, "s", "abc", 1);
   const std::string bytes = Export(server.sessions(), "s").bytes;
   ASSERT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
-  grpc::ClientContext context;
-  v1::Session session;
-  auto idle = server.sessions().Import(&context, &session);
-  v1::SnapshotChunk chunk;
-  chunk.set_data("RPSE");
-  ASSERT_TRUE(idle->Write(chunk));
+  IdleImport idle(server.sessions());
   ASSERT_TRUE(Eventually([&] { return server.open_calls() == 1; }));
   const auto start = std::chrono::steady_clock::now();
   server.rpc().StopServing();
@@ -378,7 +368,7 @@ TEST_F(ExportTest, ADrainRefusesTransfersAndDoesNotWaitForIdleOnes) {
             StatusCode::UNAVAILABLE);
   ExpectMetric(server,
                "reprise_requests_rejected_total{reason=\"draining\"} 2");
-  EXPECT_EQ(idle->Finish().error_code(), StatusCode::CANCELLED);
+  EXPECT_EQ(idle.writer->Finish().error_code(), StatusCode::CANCELLED);
   EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   ExpectMetric(server, "reprise_cancellations_total{cause=\"shutdown\"} 1");
@@ -386,16 +376,11 @@ TEST_F(ExportTest, ADrainRefusesTransfersAndDoesNotWaitForIdleOnes) {
 
 TEST_F(ExportTest, ATransferThatOutlastsTheDrainIsCancelled) {
   TestServer server;
-  grpc::ClientContext context;
-  v1::Session session;
-  auto writer = server.sessions().Import(&context, &session);
-  v1::SnapshotChunk chunk;
-  chunk.set_data("RPSE");
-  ASSERT_TRUE(writer->Write(chunk));
+  IdleImport idle(server.sessions());
   ASSERT_TRUE(Eventually([&] { return server.open_calls() == 1; }));
   const auto start = std::chrono::steady_clock::now();
   server.rpc().CancelCalls();
-  EXPECT_EQ(writer->Finish().error_code(), StatusCode::CANCELLED);
+  EXPECT_EQ(idle.writer->Finish().error_code(), StatusCode::CANCELLED);
   EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   ExpectMetric(server, "reprise_cancellations_total{cause=\"shutdown\"} 1");
@@ -404,14 +389,9 @@ TEST_F(ExportTest, ATransferThatOutlastsTheDrainIsCancelled) {
 TEST_F(ExportTest, AClientThatGoesAwayLeavesNothing) {
   TestServer server;
   {
-    grpc::ClientContext context;
-    v1::Session session;
-    auto writer = server.sessions().Import(&context, &session);
-    v1::SnapshotChunk chunk;
-    chunk.set_data("RPSE");
-    ASSERT_TRUE(writer->Write(chunk));
-    context.TryCancel();
-    EXPECT_EQ(writer->Finish().error_code(), StatusCode::CANCELLED);
+    IdleImport idle(server.sessions());
+    idle.context.TryCancel();
+    EXPECT_EQ(idle.writer->Finish().error_code(), StatusCode::CANCELLED);
   }
   EXPECT_TRUE(Eventually([&] { return server.open_calls() == 0; }));
 }

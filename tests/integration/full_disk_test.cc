@@ -81,7 +81,7 @@ class FullDiskTest : public ::testing::Test {
 
   double FailedWrites() const {
     return MetricValue(
-        HttpBody(HttpGetMetrics(server_->metrics_port())),
+        ScrapeMetrics(server_->metrics_port()),
         "reprise_snapshot_failures_total{op=\"write\",reason=\"nospace\"}");
   }
 

@@ -89,7 +89,7 @@ class LocalClusterTest : public ::testing::Test {
   // The process of the server that is at work.
   pid_t BusyServer() const {
     for (int i = 1; i <= kServers; ++i) {
-      const std::string scrape = HttpBody(HttpGetMetrics(port_ + 10 + i));
+      const std::string scrape = ScrapeMetrics(port_ + 10 + i);
       if (MetricValue(scrape, "reprise_requests_running{model=\"embedded\"}") <
           1) {
         continue;

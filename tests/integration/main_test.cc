@@ -65,7 +65,7 @@ TEST(MainTest, ServesACompletionAndMetrics) {
   EXPECT_TRUE(c.status.ok()) << c.status.error_message();
   EXPECT_EQ(c.started.prompt_tokens(), 5u);
   EXPECT_EQ(c.token_ids.size(), 20u);
-  const std::string scrape = HttpBody(HttpGetMetrics(server.metrics_port()));
+  const std::string scrape = ScrapeMetrics(server.metrics_port());
   EXPECT_EQ(MetricValue(scrape,
                         "reprise_generated_tokens_total{model="
                         "\"linear_attn_elu\"}"),
@@ -250,7 +250,7 @@ TEST(MainTest, ARequestIsAnsweredAgainAfterAKill) {
   EXPECT_EQ(again.token_ids, first.token_ids);
   EXPECT_EQ(again.text, first.text);
   EXPECT_EQ(again.finished.at(0).revision(), 1u);
-  EXPECT_EQ(MetricValue(HttpBody(HttpGetMetrics(after.metrics_port())),
+  EXPECT_EQ(MetricValue(ScrapeMetrics(after.metrics_port()),
                         "reprise_generated_tokens_total{model="
                         "\"linear_attn_elu\"}"),
             0);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
@@ -217,7 +216,7 @@ class SoakClient {
 };
 
 std::string Scrape(const ServerProcess& server) {
-  return HttpBody(HttpGetMetrics(server.metrics_port()));
+  return ScrapeMetrics(server.metrics_port());
 }
 
 double SlowReaders(const ServerProcess& server) {
@@ -231,22 +230,6 @@ double StallsBeyond(const ServerProcess& server, const std::string& seconds) {
   const std::string name = "reprise_stream_send_stall_seconds_";
   return MetricValue(scrape, name + "count") -
          MetricValue(scrape, name + "bucket{le=\"" + seconds + "\"}");
-}
-
-// No slot is lost: nothing runs, nothing is leased, and the slots in use are
-// those of resident sessions.
-bool AtRest(const ServerProcess& server) {
-  const std::string scrape = Scrape(server);
-  const std::string model = "model=\"embedded\"";
-  const auto sessions = [&](const std::string& state) {
-    return MetricValue(
-        scrape, "reprise_sessions{" + model + ",state=\"" + state + "\"}");
-  };
-  const double used =
-      MetricValue(scrape, "reprise_state_pool_used_ratio{tier=\"slot\"}");
-  return MetricValue(scrape, "reprise_requests_running{" + model + "}") == 0 &&
-         sessions("active") == 0 &&
-         std::lround(used * kSlots) == std::lround(sessions("resident"));
 }
 
 class SoakTest : public ::testing::Test {
@@ -317,7 +300,8 @@ TEST_F(SoakTest, StreamsDoNotDisturbEachOther) {
   const double seconds_in_all =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
-  EXPECT_TRUE(Eventually([&] { return AtRest(server_); })) << Scrape(server_);
+  EXPECT_TRUE(Eventually([&] { return IsAtRest(Scrape(server_), kSlots); }))
+      << Scrape(server_);
   EXPECT_GT(counts.whole, 0);
   EXPECT_GT(counts.cut, counts.slow);
   EXPECT_GT(counts.paused, 0);

@@ -33,17 +33,22 @@ std::string AddressOf(const Listener& listener) {
   return "127.0.0.1:" + std::to_string(listener.port());
 }
 
+// Connections are counted, and closed at once.
+void StartCounting(Listener& listener, std::atomic<int>& taken) {
+  EXPECT_TRUE(listener
+                  .Start([&taken](int fd) {
+                    close(fd);
+                    ++taken;
+                  })
+                  .ok());
+}
+
 TEST(ListenerTest, AcceptsFromStartToStop) {
   const auto listener = MustBind("localhost:0");
   ASSERT_GT(listener->port(), 0);
   EXPECT_EQ(ConnectToPort(listener->port()), -1) << "not yet";
   std::atomic<int> taken = 0;
-  ASSERT_TRUE(listener
-                  ->Start([&](int fd) {
-                    close(fd);
-                    ++taken;
-                  })
-                  .ok());
+  StartCounting(*listener, taken);
   const int fd = ConnectToPort(listener->port());
   EXPECT_GE(fd, 0);
   EXPECT_TRUE(Eventually([&] { return taken == 1; }));
@@ -77,12 +82,7 @@ TEST(ListenerTest, AcceptsAgainAfterDescriptorsRanOut) {
 #endif
   const auto listener = MustBind("127.0.0.1:0");
   std::atomic<int> taken = 0;
-  ASSERT_TRUE(listener
-                  ->Start([&](int fd) {
-                    close(fd);
-                    ++taken;
-                  })
-                  .ok());
+  StartCounting(*listener, taken);
   // Sockets of the clients are made before there are no more.
   std::vector<int> fds;
   for (int i = 0; i < 2; ++i) {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -96,6 +97,25 @@ inline double MetricValue(const std::string& scrape,
 inline std::string HttpBody(const std::string& answer) {
   const size_t end = answer.find("\r\n\r\n");
   return end == std::string::npos ? "" : answer.substr(end + 4);
+}
+
+inline std::string ScrapeMetrics(int port) {
+  return HttpBody(HttpGetMetrics(port));
+}
+
+// Nothing runs, nothing is leased, and of `slots` of the embedded model's as
+// many are in use as sessions are resident: none is lost.
+inline bool IsAtRest(const std::string& scrape, int slots) {
+  const std::string model = "model=\"embedded\"";
+  const auto sessions = [&](const std::string& state) {
+    return MetricValue(
+        scrape, "reprise_sessions{" + model + ",state=\"" + state + "\"}");
+  };
+  const double used =
+      MetricValue(scrape, "reprise_state_pool_used_ratio{tier=\"slot\"}");
+  return MetricValue(scrape, "reprise_requests_running{" + model + "}") == 0 &&
+         sessions("active") == 0 &&
+         std::lround(used * slots) == std::lround(sessions("resident"));
 }
 
 }  // namespace reprise

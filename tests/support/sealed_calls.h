@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -104,6 +105,20 @@ inline Imported Import(v1::Sessions::Stub& stub, const std::string& bytes,
   if (!id.empty()) chunks.front().set_session_id(id);
   return Import(stub, chunks);
 }
+
+// An import whose client has sent the beginning of a seal, and nothing since.
+struct IdleImport {
+  explicit IdleImport(v1::Sessions::Stub& stub)
+      : writer(stub.Import(&context, &session)) {
+    v1::SnapshotChunk chunk;
+    chunk.set_data("RPSE");
+    EXPECT_TRUE(writer->Write(chunk));
+  }
+
+  grpc::ClientContext context;
+  v1::Session session;
+  std::unique_ptr<grpc::ClientWriter<v1::SnapshotChunk>> writer;
+};
 
 // Two turns that began alike, in states that are equal bit for bit.
 inline void ExpectSame(const Completion& a, const Completion& b) {
