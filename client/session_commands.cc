@@ -41,15 +41,21 @@ void AddIds(CLI::App& app, CommandLine& line) {
   app.add_option("ID", line.ids, "Sessions")->type_name("")->required();
 }
 
+// A name behind the command, of a session or a preset.
+CLI::Option* AddName(CLI::App& app, const std::string& name,
+                     const std::string& help,
+                     std::function<void(const std::string&)> set) {
+  return app.add_option_function<std::string>(name, std::move(set), help)
+      ->type_name("");
+}
+
 void AddRewind(CLI::App& sessions, CommandLine& line) {
   CLI::App& app = AddCommand(sessions, "rewind",
                              "Goes back to an earlier revision of a session",
                              Command::kSessionsRewind, line);
-  app.add_option_function<std::string>(
-         "ID", [&line](const std::string& id) { line.rewind.set_id(id); },
-         "The session")
-      ->type_name("")
-      ->required();
+  AddName(app, "ID", "The session", [&line](const std::string& id) {
+    line.rewind.set_id(id);
+  })->required();
   AddNumber<uint64_t>(app, "Options", "REVISION",
                       "One that `reprise sessions show ID` lists, or 0",
                       [&line](uint64_t n) { line.rewind.set_revision(n); })
@@ -127,11 +133,8 @@ void AddEncoding(CLI::App& app, const std::string& group,
 void AddExport(CLI::App& sessions, CommandLine& line) {
   CLI::App& app = AddCommand(sessions, "export", "Writes a session to a file",
                              Command::kSessionsExport, line);
-  app.add_option_function<std::string>(
-         "ID",
-         [&line](const std::string& id) { line.export_session.set_id(id); },
-         "The session, which stays")
-      ->type_name("")
+  AddName(app, "ID", "The session, which stays",
+          [&line](const std::string& id) { line.export_session.set_id(id); })
       ->required();
   app.add_option("--out", line.state_file, "The file [ID.rpse]")
       ->type_name("FILE");
@@ -214,16 +217,11 @@ void AddSessions(CLI::App& root, CommandLine& line) {
   CLI::App& fork =
       AddCommand(*app, "fork", "Makes a second session that goes on from here",
                  Command::kSessionsFork, line);
-  fork.add_option_function<std::string>(
-          "ID", [&line](const std::string& id) { line.fork.set_id(id); },
-          "The session")
-      ->type_name("")
-      ->required();
-  fork.add_option_function<std::string>(
-          "NEW_ID",
-          [&line](const std::string& id) { line.fork.set_new_id(id); },
-          "The name of the new one [drawn]")
-      ->type_name("");
+  AddName(fork, "ID", "The session", [&line](const std::string& id) {
+    line.fork.set_id(id);
+  })->required();
+  AddName(fork, "NEW_ID", "The name of the new one [drawn]",
+          [&line](const std::string& id) { line.fork.set_new_id(id); });
   AddRewind(*app, line);
   AddExport(*app, line);
   AddImport(*app, line);
@@ -240,19 +238,12 @@ void AddPresets(CLI::App& root, CommandLine& line) {
   AddCommand(*app, "list", "Lists all presets", Command::kPresetsList, line);
   CLI::App& save = AddCommand(*app, "save", "Makes a preset of a session",
                               Command::kPresetsSave, line);
-  save.add_option_function<std::string>(
-          "NAME",
-          [&line](const std::string& name) { line.save_preset.set_name(name); },
-          "The preset")
-      ->type_name("")
-      ->required();
-  save.add_option_function<std::string>(
-          "ID",
-          [&line](const std::string& id) {
-            line.save_preset.set_session_id(id);
-          },
-          "The session, which stays")
-      ->type_name("")
+  AddName(save, "NAME", "The preset", [&line](const std::string& name) {
+    line.save_preset.set_name(name);
+  })->required();
+  AddName(
+      save, "ID", "The session, which stays",
+      [&line](const std::string& id) { line.save_preset.set_session_id(id); })
       ->required();
   AddCommand(*app, "delete", "Deletes presets for good",
              Command::kPresetsDelete, line)
