@@ -1,0 +1,1 @@
+// Compiled with nothing but a precompiled header.
