@@ -100,7 +100,8 @@ struct SessionManager::Impl {
   // Deletes the claimed session if it has expired. The store's errors.
   absl::StatusOr<bool> DropIfExpired(SessionClaim& claim);
   bool Expired(const StoredSession& stored) const;
-  SessionPlace Place(const SessionKey& key) const;
+  SessionPlace Place(const SessionKey& key,
+                     const std::optional<SessionTable::Seen>& seen) const;
 
   const ModelFingerprints fingerprints;
   const StateLayout& layout;
@@ -138,8 +139,7 @@ absl::Status CheckExpectedRevision(const SessionKey& key, uint64_t revision,
 
 uint64_t NumTokens(const SessionRecord& record);  // of the conversation
 
-// From the session's TTL.
-void RenewExpiry(int64_t now_unix_ms, StoredSession& stored);
+void RenewExpiry(int64_t now_unix_ms, StoredSession& stored);  // by its TTL
 
 inline double SecondsBetween(int64_t start_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - start_ns) * 1e-9;

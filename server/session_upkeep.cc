@@ -20,8 +20,9 @@ bool SessionManager::Impl::Expired(const StoredSession& stored) const {
   return HasExpired(stored, clock.UnixMs());
 }
 
-SessionPlace SessionManager::Impl::Place(const SessionKey& key) const {
-  const std::optional<SessionTable::Seen> seen = table.Look(key);
+SessionPlace SessionManager::Impl::Place(
+    const SessionKey& key,
+    const std::optional<SessionTable::Seen>& seen) const {
   if (seen.has_value() && seen->state == SessionTable::Seen::State::kActive) {
     return SessionPlace::kActive;
   }
@@ -118,7 +119,8 @@ absl::Status SessionManager::Impl::ReadCommitted(
   const absl::Status status = store.Get(key, stored, snapshot);
   CountFailure(SnapshotOp::kRead, status);
   RETURN_IF_ERROR(status);
-  if (Expired(*stored) && Place(key) != SessionPlace::kActive) {
+  if (Expired(*stored) &&
+      Place(key, table.Look(key)) != SessionPlace::kActive) {
     return NoSuchSessionError(key);
   }
   return CheckExpectedRevision(key, stored->revision, expected_revision);
@@ -151,13 +153,14 @@ absl::StatusOr<SessionInfo> SessionManager::Fork(
 
 absl::StatusOr<SessionInfo> SessionManager::Get(const SessionKey& key) {
   const std::optional<SessionTable::Seen> seen = impl_->table.Look(key);
-  SessionInfo info;
+  // The place before the entry: a session that nobody works on any more is told
+  // with all that was committed until then.
+  SessionInfo info{{}, impl_->Place(key, seen)};
   if (seen.has_value() && seen->stored.has_value() && !impl_->store.shared()) {
     info.stored = *seen->stored;
   } else {
     ASSIGN_OR_RETURN(info.stored, impl_->store.GetEntry(key));
   }
-  info.place = impl_->Place(key);
   if (impl_->Expired(info.stored) && info.place != SessionPlace::kActive) {
     return NoSuchSessionError(key);
   }
@@ -176,7 +179,13 @@ absl::StatusOr<std::vector<SessionInfo>> SessionManager::List(
                      impl_->store.List(tenant, key.id, wanted));
     for (StoredSession& stored : page) {
       key.id = stored.id;
-      const SessionPlace place = impl_->Place(key);
+      const std::optional<SessionTable::Seen> seen = impl_->table.Look(key);
+      // What was committed since the page was read.
+      if (seen.has_value() && seen->stored.has_value() &&
+          seen->stored->revision > stored.revision) {
+        stored = *seen->stored;
+      }
+      const SessionPlace place = impl_->Place(key, seen);
       if (impl_->Expired(stored) && place != SessionPlace::kActive) continue;
       infos.push_back({std::move(stored), place});
     }
@@ -261,7 +270,7 @@ absl::StatusOr<SessionInfo> SessionManager::Impl::Touch(
     claim->stored = std::move(stored);
     table.MakeResident(*std::move(claim));
   }
-  info.place = Place(key);
+  info.place = Place(key, table.Look(key));
   return info;
 }
 

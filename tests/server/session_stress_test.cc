@@ -137,5 +137,32 @@ TEST_F(SessionStressTest, PromisesHoldWhileTheStoreFails) {
   RunThreads(/*failures=*/0.1);
 }
 
+// Whoever sees that no turn is at work sees what the last one has committed.
+TEST_F(SessionStressTest, ASessionAtRestIsShownWithItsLastRevision) {
+  constexpr uint64_t kTurns = 20'000;
+  CommitTo("a", 1);
+  std::atomic<uint64_t> working_on{1};
+  std::thread turns([&] {
+    for (uint64_t revision = 2; revision <= kTurns; ++revision) {
+      auto lease = Acquire("a");
+      ASSERT_TRUE(lease.ok()) << lease.status();
+      working_on = revision;
+      RunTurn(*lease, /*origin=*/7);
+      ASSERT_EQ(*manager_->Commit(*std::move(lease)), revision);
+    }
+  });
+  while (working_on < kTurns) {
+    const uint64_t before = working_on;
+    const auto one = manager_->Get(Key("a"));
+    const auto all = manager_->List("tenant", "", 1);
+    ASSERT_TRUE(one.ok() && all.ok());
+    for (const SessionInfo& info : {*one, all->at(0)}) {
+      if (info.place == SessionPlace::kActive) continue;
+      EXPECT_GE(info.stored.revision, before);
+    }
+  }
+  turns.join();
+}
+
 }  // namespace
 }  // namespace reprise
