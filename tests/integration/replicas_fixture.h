@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -100,7 +101,10 @@ class ReplicasTest : public ::testing::Test {
           if (on_message) on_message(message);
           return true;
         },
-        [&](const std::string& notice) { notices.push_back(notice); },
+        [&](const std::string& notice) {
+          notices.push_back(notice);
+          ++notices_;
+        },
         cancellation);
     completion.status =
         grpc::Status(static_cast<grpc::StatusCode>(status.code()),
@@ -132,6 +136,7 @@ class ReplicasTest : public ::testing::Test {
   }
 
   RedisServer redis_;
+  std::atomic<int> notices_{0};  // of all turns through the client library
   std::vector<std::unique_ptr<ServerProcess>> replicas_;
   std::unique_ptr<ServerProcess> alone_;
 };

@@ -338,11 +338,10 @@ TEST_F(ReplicasTest, ATurnWhoseStoreWentAwayIsMadeWhenItIsBack) {
                OnceAt(5,
                       [&] {
                         redis_.Kill();
-                        // Back only after the turn has failed.
                         restart = std::async(std::launch::async, [&] {
-                          std::this_thread::sleep_for(std::chrono::seconds(1));
+                          // Back only after the turn has failed.
+                          restarted = Eventually([&] { return notices_ > 0; });
                           redis_.Start();
-                          restarted = true;
                         });
                       }),
                notices);
