@@ -81,8 +81,8 @@ struct Library {
 };
 const Library kLibraries[] = {
     {"dnnl",
-     {"engine/kernels/linear.cc", "engine/kernels/matmul.h",
-      "engine/kernels/pack_weights.h"}},
+     {"engine/kernels/linear.cc", "engine/kernels/linear_cpu.cc",
+      "engine/kernels/matmul.h", "engine/kernels/pack_weights.h"}},
     {"oneapi/dnnl", {"engine/kernels/linear.cc", "engine/kernels/matmul.h"}},
     {"hwy/", {"engine/kernels/", "tests/engine/kernels/", "tests/bench/"}},
     {"omp.h", {"engine/base/parallel.cc", "engine/kernels/linear.cc"}},

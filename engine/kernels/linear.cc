@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <dnnl.hpp>
 #include <unordered_map>
@@ -15,6 +16,7 @@
 #include "engine/base/log.h"
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
+#include "engine/kernels/few_rows.h"
 #include "engine/kernels/matmul.h"
 #include "engine/kernels/pack_weights.h"
 #include "engine/kernels/quantize.h"
@@ -34,68 +36,6 @@ constexpr int64_t kSplitRows = 32;
 void CheckOk(dnnl_status_t status) { CHECK(status == dnnl_success); }
 
 }  // namespace
-
-std::string_view WeightTypeName(WeightType type) {
-  switch (type) {
-    case WeightType::kAuto:
-      return "auto";
-    case WeightType::kF32:
-      return "f32";
-    case WeightType::kBf16:
-      return "bf16";
-    case WeightType::kInt8:
-      return "int8";
-  }
-  return "unknown";
-}
-
-absl::StatusOr<WeightType> ResolveWeightType(WeightType type) {
-  if (type == WeightType::kF32 || type == WeightType::kInt8) return type;
-  std::string name;
-  try {
-    name = CommonImplementation(WeightType::kBf16);
-  } catch (const dnnl::error& error) {
-    return absl::InternalError(absl::StrCat("oneDNN: ", error.what()));
-  }
-  if (type == WeightType::kAuto) {
-    return IsExactImplementation(name) ? WeightType::kBf16 : WeightType::kF32;
-  }
-  if (name.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("weights: this CPU (", CpuIsaName(),
-                     ") cannot multiply bf16; use f32 or int8"));
-  }
-  return type;
-}
-
-std::string CpuIsaName() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41:
-      return "sse41";
-    case dnnl::cpu_isa::avx:
-      return "avx";
-    case dnnl::cpu_isa::avx2:
-      return "avx2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "avx2_vnni";
-    case dnnl::cpu_isa::avx512_core:
-      return "avx512_core";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "avx512_core_vnni";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "avx512_core_bf16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "avx512_core_amx";
-    default:
-      return "other";
-  }
-}
-
-std::string LinearLibraryVersion() {
-  const dnnl_version_t& version = *dnnl_version();
-  return absl::StrCat("oneDNN ", version.major, ".", version.minor, ".",
-                      version.patch, " ", version.hash);
-}
 
 int64_t PaddedRows(int64_t rows) {
   return BucketRows(BucketIndex(std::max(rows, kReferenceRows)));
@@ -186,15 +126,20 @@ struct Linear::Impl {
 
   void TakeWeights(LargeBuffer bytes);
   void TakeBias(std::span<const float> numbers);
-  void ApplyShifted(MatrixView<const float> x, MatrixView<float> y,
-                    LinearScratch::Impl& work) const;
   void ApplySplit(MatrixView<const float> x, MatrixView<float> y,
                   LinearScratch::Impl& work) const;
+  void ApplyFew(MatrixView<const float> x, MatrixView<float> y,
+                LinearScratch::Impl& work) const;
+  const void* Source(MatrixView<const float> x, int64_t rows,
+                     LinearScratch::Impl& work) const;
+  void Finish(const LinearScratch::Impl& work, int64_t row, int64_t first,
+              std::span<float> y) const;
 
   WeightType type;
   int64_t in;
   int64_t out;
   int64_t max_rows;
+  int64_t few_rows = 0;  // up to so many, ApplyFew
   // shared: all Linears of one shape.
   std::shared_ptr<const ShapeKernels> kernels;
   LargeBuffer weight_memory;
@@ -268,7 +213,9 @@ absl::StatusOr<Linear> Linear::Pack(const LinearShape& shape, ReadRows rows,
     impl->int8_scales = std::move(packed.scales);
     impl->int8_offsets = std::move(packed.offsets);
     impl->TakeBias(bias);
-    return Linear(std::move(impl));
+    Linear linear(std::move(impl));
+    linear.UseFewRowsIfExact();
+    return linear;
   } catch (const dnnl::error& error) {
     return absl::InternalError(absl::StrCat("oneDNN: ", error.what()));
   }
@@ -352,7 +299,9 @@ absl::StatusOr<Linear> Linear::Restore(const LinearShape& shape, bool has_bias,
     take(impl->int8_offsets.data(), offsets);
     take(bias_numbers.data(), bias);
     impl->TakeBias(bias_numbers);
-    return Linear(std::move(impl));
+    Linear linear(std::move(impl));
+    linear.UseFewRowsIfExact();
+    return linear;
   } catch (const dnnl::error& error) {
     return absl::InternalError(absl::StrCat("oneDNN: ", error.what()));
   }
@@ -372,39 +321,93 @@ void Linear::Apply(MatrixView<const float> x, MatrixView<float> y,
   CHECK(x.cols == impl_->in && x.stride == x.cols);
   CHECK(y.cols == impl_->out && y.stride == y.cols);
   LinearScratch::Impl& work = *scratch.impl_;
-  if (impl_->type == WeightType::kInt8) {
-    if (EightBitSumsSaturate()) return impl_->ApplySplit(x, y, work);
-    return impl_->ApplyShifted(x, y, work);
-  }
+  if (x.rows <= impl_->few_rows) return impl_->ApplyFew(x, y, work);
+  const bool int8 = impl_->type == WeightType::kInt8;
+  if (int8 && EightBitSumsSaturate()) return impl_->ApplySplit(x, y, work);
   const Kernel& kernel = impl_->kernels->ForRows(x.rows);
-  const void* source = x.data;
-  if (impl_->type == WeightType::kBf16) {
-    Grow(work.source, kernel.rows * impl_->in);
-    F32ToBf16(x.data, x.rows * impl_->in, work.source.data());
-    source = work.source.data();
-  }
+  const void* const source = impl_->Source(x, kernel.rows, work);
   work.Run(kernel, impl_->weights, impl_->bias, source, y.data);
+  if (!int8) return;
+  ForEach(x.rows, 3 * impl_->out,
+          [&](int64_t row) { impl_->Finish(work, row, 0, y.RowSpan(row)); });
 }
 
-// The sums take the place of the numbers that they become.
-void Linear::Impl::ApplyShifted(MatrixView<const float> x, MatrixView<float> y,
-                                LinearScratch::Impl& work) const {
-  const Kernel& kernel = kernels->ForRows(x.rows);
-  Grow(work.quantized, kernel.rows * in);
+// x as a matmul of `rows` rows, which are at least as many, reads it.
+const void* Linear::Impl::Source(MatrixView<const float> x, int64_t rows,
+                                 LinearScratch::Impl& work) const {
+  if (type == WeightType::kF32) return x.data;
+  if (type == WeightType::kBf16) {
+    Grow(work.source, rows * in);
+    F32ToBf16(x.data, x.rows * in, work.source.data());
+    return work.source.data();
+  }
+  Grow(work.quantized, rows * in);
   Grow(work.row_scales, x.rows);
   ForEach(x.rows, in, [&](int64_t row) {
     work.row_scales[static_cast<size_t>(row)] =
         QuantizeShifted(x.Row(row), in, work.quantized.data() + row * in);
   });
-  work.Run(kernel, weights, bias, work.quantized.data(), y.data);
-  ForEach(x.rows, 3 * out, [&](int64_t row) {
+  return work.quantized.data();
+}
+
+// Turns sums, of a row's columns from `first` on, into results. Those of
+// integers take the place of the numbers that they become.
+void Linear::Impl::Finish(const LinearScratch::Impl& work, int64_t row,
+                          int64_t first, std::span<float> y) const {
+  if (type == WeightType::kInt8) {
     const Dequantizer scales = {
-        .column_scales = int8_scales.data(),
-        .bias = Int8Bias(),
+        .column_scales = int8_scales.data() + first,
+        .bias = int8_bias.empty() ? nullptr : int8_bias.data() + first,
         .row_scale = work.row_scales[static_cast<size_t>(row)]};
-    Dequantize(scales, reinterpret_cast<const int32_t*>(y.Row(row)),
-               int8_offsets.data(), out, y.Row(row));
+    Dequantize(scales, reinterpret_cast<const int32_t*>(y.data()),
+               int8_offsets.data() + first, std::ssize(y), y.data());
+  } else if (bias) {
+    AddInto(static_cast<const float*>(bias.get_data_handle()) + first,
+            std::ssize(y), y.data());
+  }
+}
+
+// Each thread has columns of its own.
+void Linear::Impl::ApplyFew(MatrixView<const float> x, MatrixView<float> y,
+                            LinearScratch::Impl& work) const {
+  const PackedColumns w = {
+      .type = type, .in = in, .out = out, .weights = weight_memory.data()};
+  const FewRows rows = {
+      .x = Source(x, x.rows, work), .count = x.rows, .sums = y.data};
+  const int64_t vectors = (out + kVectorColumns - 1) / kVectorColumns;
+  const int64_t parts = std::min<int64_t>(NumThreads(), vectors);
+  const int64_t floats = weight_bytes() / static_cast<int64_t>(sizeof(float));
+  ForEach(parts, floats / parts, [&](int64_t part) {
+    const int64_t first = vectors * part / parts * kVectorColumns;
+    const int64_t last =
+        std::min(out, vectors * (part + 1) / parts * kVectorColumns);
+    MultiplyFewRows(w, rows, first, last);
+    for (int64_t row = 0; row < x.rows; ++row) {
+      Finish(work, row, first, y.RowSpan(row).subspan(first, last - first));
+    }
   });
+}
+
+// Lets ApplyFew take small numbers of rows if it has oneDNN's bits, found out
+// with random numbers.
+void Linear::UseFewRowsIfExact() {
+  const int64_t rows = std::min(kReferenceRows, impl_->max_rows);
+  if (impl_->kernels->few_rows == 0) return;
+  std::vector<float> x(static_cast<size_t>(PaddedRows(rows) * in()));
+  uint32_t random = 1;
+  for (float& number : x) {
+    random = random * 1664525 + 1013904223;  // Numerical Recipes
+    number = std::bit_cast<float>(0x3f800000 | random >> 9) - 1.5F;
+  }
+  LinearScratch scratch;
+  std::array<std::vector<float>, 2> y;
+  for (std::vector<float>& numbers : y) {
+    numbers.resize(static_cast<size_t>(PaddedRows(rows) * out()));
+    Apply({x.data(), rows, in()}, {numbers.data(), rows, out()}, scratch);
+    impl_->few_rows = impl_->kernels->few_rows;
+  }
+  const size_t bytes = static_cast<size_t>(rows * out()) * sizeof(float);
+  if (std::memcmp(y[0].data(), y[1].data(), bytes) != 0) impl_->few_rows = 0;
 }
 
 // Every row is two: its positive numbers, and its negative ones turned
@@ -455,6 +458,7 @@ int64_t Linear::packed_bytes() const {
   return impl_->weight_bytes() + impl_->other_bytes();
 }
 
+int64_t Linear::few_rows() const { return impl_->few_rows; }
 bool Linear::exact() const { return impl_->kernels->exact; }
 
 }  // namespace reprise

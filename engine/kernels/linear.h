@@ -5,7 +5,9 @@
 // threads, where exact() says so. oneDNN picks an implementation per row count;
 // on some CPUs (AMX) that choice changes the last bit. So a Linear uses one
 // implementation for all row counts, the one for 4 rows, and where 1 to 3 rows
-// cannot have it they run as 2, 3 or 4.
+// cannot have it they run as 2, 3 or 4. Up to 8 rows go through code of our own
+// (few_rows.h) if it gives oneDNN's bits for this matrix, which is tried when
+// it is made.
 //
 // int8: weights become 8-bit integers with a scale for each output, inputs with
 // a scale for each row at every call (quantize.h). Sums of their products are
@@ -121,6 +123,8 @@ class Linear {
   int64_t in() const;
   int64_t out() const;
   int64_t packed_bytes() const;
+  // Up to so many rows are not oneDNN's; 0 if all are.
+  int64_t few_rows() const;
   // Whether a row's bits are independent of the other rows on this CPU.
   bool exact() const;
 
@@ -129,6 +133,7 @@ class Linear {
   explicit Linear(std::unique_ptr<Impl> impl);
   static absl::StatusOr<std::unique_ptr<Impl>> MakeImpl(
       const LinearShape& shape, bool has_bias, const Options& options);
+  void UseFewRowsIfExact();
   std::unique_ptr<Impl> impl_;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status_macros.h"
+#include "engine/kernels/few_rows.h"
 
 namespace reprise {
 namespace {
@@ -70,6 +71,27 @@ MatmulDesc FindMatmul(const ShapeKey& key, int64_t rows,
   return found;
 }
 
+// Whether the layout is that of PackedColumns.
+bool IsInColumnBlocks(const memory::desc& layout, const ShapeKey& key) {
+  const dnnl_memory_desc_t& d = layout.data;
+  if (d.format_kind != dnnl_blocked || d.extra.flags != 0 || d.offset0 != 0) {
+    return false;
+  }
+  const dnnl_blocking_desc_t& blocks = d.format_desc.blocking;
+  const int64_t per_step = NumbersPerStep(key.type);
+  const std::array<int64_t, 3> sizes = {16, 64, per_step};
+  const std::array<int64_t, 3> dimensions = {0, 1, 0};
+  const int count = per_step == 1 ? 2 : 3;
+  const int64_t block_in = 16 * per_step;
+  const int64_t padded_in = (key.in + block_in - 1) / block_in * block_in;
+  return key.in % per_step == 0 && blocks.inner_nblks == count &&
+         std::equal(sizes.begin(), sizes.begin() + count, blocks.inner_blks) &&
+         std::equal(dimensions.begin(), dimensions.begin() + count,
+                    blocks.inner_idxs) &&
+         d.padded_dims[0] == padded_in && blocks.strides[0] == block_in * 64 &&
+         blocks.strides[1] == padded_in * 64;
+}
+
 absl::StatusOr<std::shared_ptr<const ShapeKernels>> MakeKernels(
     const ShapeKey& key) {
   const int64_t max_rows = BucketRows(key.num_buckets - 1);
@@ -85,6 +107,10 @@ absl::StatusOr<std::shared_ptr<const ShapeKernels>> MakeKernels(
   MatmulDesc largest = FindMatmul(key, max_rows, AnyWeights(key), name);
   // The layout that the most rows prefer: fewer rows read the same bytes.
   made->weights = (largest ? largest : reference).weights_desc();
+  const bool split = integers && EightBitSumsSaturate();
+  if (!split && IsInColumnBlocks(made->weights, key)) {
+    made->few_rows = MostFewRows(key.type);
+  }
   made->by_bucket.resize(static_cast<size_t>(key.num_buckets));
   for (int64_t bucket = key.num_buckets - 1; bucket >= 0; --bucket) {
     const int64_t rows = BucketRows(bucket);

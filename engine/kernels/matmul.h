@@ -1,5 +1,5 @@
 // oneDNN's matmuls of one shape for every number of rows: which implementation,
-// which layout of the weights. A part of linear.cc and pack_weights.cc, which
+// which layout of the weights. A part of linear*.cc and pack_weights.cc, which
 // alone include this.
 #ifndef ENGINE_KERNELS_MATMUL_H_
 #define ENGINE_KERNELS_MATMUL_H_
@@ -61,6 +61,9 @@ struct ShapeKernels {
   std::vector<Kernel> kernels;
   std::vector<size_t> by_bucket;  // index into kernels
   bool exact = true;
+  // Up to so many rows MultiplyFewRows is faster, if its bits are the same; 0
+  // where the layout is another one.
+  int64_t few_rows = 0;
 
   const Kernel& ForRows(int64_t rows) const {
     return kernels[by_bucket[static_cast<size_t>(BucketIndex(rows))]];

@@ -13,6 +13,7 @@
 
 #include "engine/base/bytes.h"
 #include "engine/base/parallel.h"
+#include "engine/kernels/few_rows.h"
 #include "tests/support/teams.h"
 
 namespace reprise {
@@ -156,6 +157,10 @@ std::vector<Shape> Shapes() {
     }
     shapes.push_back({type, 64, 160, /*has_bias=*/false});
     shapes.push_back({type, 512, 192, /*has_bias=*/false});
+    // Sums of several chunks, and columns of several blocks.
+    shapes.push_back({type, 768, 200, /*has_bias=*/true});
+    shapes.push_back({type, 1100, 80, /*has_bias=*/false});
+    shapes.push_back({type, 2052, 65, /*has_bias=*/true});
   }
   return shapes;
 }
@@ -278,6 +283,24 @@ TEST(LinearThreadsTest, AppliesOnSeveralThreadsAtOnce) {
     }
   }
   for (const auto& result : results) EXPECT_EQ(result, expected);
+}
+
+// Where it has its bits, the code for few rows is used: with AVX-512, for
+// matrices whose layout is in blocks of 64 columns.
+TEST(LinearFewRowsTest, AreNotOneDnns) {
+  SetNumThreads(1);
+  const std::string isa = CpuIsaName();
+  for (const WeightType type : kPackedTypes) {
+    if (!ResolveWeightType(type).ok()) continue;
+    const auto linear =
+        Problem(type, 1, 768, 200, /*has_bias=*/true).Make(/*max_rows=*/16);
+    ASSERT_TRUE(linear.ok()) << linear.status();
+    bool same_bits = isa.starts_with("avx512_core");
+    if (type == WeightType::kBf16) same_bits = isa == "avx512_core_bf16";
+    if (type == WeightType::kInt8) same_bits &= isa != "avx512_core";
+    EXPECT_EQ(linear->few_rows(), same_bits ? MostFewRows(type) : 0)
+        << WeightTypeName(type) << " on " << isa;
+  }
 }
 
 TEST(LinearWeightTest, ReadsWeightsWithGapsBetweenRows) {

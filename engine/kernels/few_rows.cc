@@ -1,0 +1,234 @@
+#include "engine/kernels/few_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "engine/base/log.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace reprise {
+
+int64_t NumbersPerStep(WeightType type) {
+  if (type == WeightType::kBf16) return 2;
+  return type == WeightType::kInt8 ? 4 : 1;
+}
+
+#if defined(__x86_64__)
+
+namespace {
+
+// What any type needs. The compiler makes the instructions of VNNI and BF16 of
+// nothing but their intrinsics, so each type asks a CPU for its own ones only.
+#define REPRISE_AVX512                                        \
+  __attribute__((                                             \
+      target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni," \
+             "avx512bf16")))
+
+// Of loops over registers: what is not unrolled lies in memory.
+#if defined(__clang__)
+#define REPRISE_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define REPRISE_UNROLL _Pragma("GCC unroll 4")
+#endif
+
+constexpr int64_t kBlockVectors = 4;
+constexpr int64_t kBlockColumns = kBlockVectors * kVectorColumns;
+constexpr int64_t kVectorBytes = 64;
+constexpr int64_t kStepBytes = kBlockVectors * kVectorBytes;
+// Steps that a block's padding makes a multiple of.
+constexpr int64_t kPaddedSteps = 16;
+// Rows whose sums have room in the registers, beside the weights of a step.
+constexpr int64_t kGroupRows = 4;
+
+struct F32 {
+  using Number = float;
+  using Sum = float;
+  using Sums = __m512;
+
+  REPRISE_AVX512 static Sums Zero() { return _mm512_setzero_ps(); }
+  REPRISE_AVX512 static Sums Step(const Number* x, __m512i w, Sums sums) {
+    return _mm512_fmadd_ps(_mm512_set1_ps(*x), _mm512_castsi512_ps(w), sums);
+  }
+  REPRISE_AVX512 static Sums Add(Sums sums, __mmask16 mask, const Sum* y) {
+    return _mm512_add_ps(sums, _mm512_maskz_loadu_ps(mask, y));
+  }
+  REPRISE_AVX512 static void Store(Sums sums, __mmask16 mask, Sum* y) {
+    _mm512_mask_storeu_ps(y, mask, sums);
+  }
+};
+
+template <class T>
+REPRISE_AVX512 __m512i Broadcast(const T* numbers) {
+  int32_t bits;
+  std::memcpy(&bits, numbers, sizeof(bits));
+  return _mm512_set1_epi32(bits);
+}
+
+struct Bf16 : F32 {
+  using Number = uint16_t;
+
+  REPRISE_AVX512 static Sums Step(const Number* x, __m512i w, Sums sums) {
+    return _mm512_dpbf16_ps(sums, __m512bh(Broadcast(x)), __m512bh(w));
+  }
+};
+
+struct Int8 {
+  using Number = uint8_t;
+  using Sum = int32_t;
+  using Sums = __m512i;
+
+  REPRISE_AVX512 static Sums Zero() { return _mm512_setzero_si512(); }
+  REPRISE_AVX512 static Sums Step(const Number* x, __m512i w, Sums sums) {
+    return _mm512_dpbusd_epi32(sums, Broadcast(x), w);
+  }
+  REPRISE_AVX512 static Sums Add(Sums sums, __mmask16 mask, const Sum* y) {
+    return _mm512_add_epi32(sums, _mm512_maskz_loadu_epi32(mask, y));
+  }
+  REPRISE_AVX512 static void Store(Sums sums, __mmask16 mask, Sum* y) {
+    _mm512_mask_storeu_epi32(y, mask, sums);
+  }
+};
+
+// A chunk of the sums of a few rows and of a few vectors of one block.
+template <class T>
+struct Chunk {
+  const typename T::Number* x;
+  int64_t in;  // from row to row of x
+  const std::byte* w;
+  int64_t steps;
+  bool first;  // else y has the sums of those before
+  typename T::Sum* y;
+  int64_t out;     // from row to row of y
+  __mmask16 last;  // which columns the last vector has
+};
+
+template <class T, int kRows, int kVectors>
+REPRISE_AVX512 void AddChunk(const Chunk<T>& chunk) {
+  typename T::Sums sums[kRows][kVectors];
+  REPRISE_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    REPRISE_UNROLL
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = T::Zero();
+  }
+  constexpr int64_t kPerStep = 4 / sizeof(typename T::Number);
+  const typename T::Number* x = chunk.x;
+  const std::byte* w = chunk.w;
+  for (int64_t i = 0; i < chunk.steps; ++i, x += kPerStep, w += kStepBytes) {
+    __m512i weights[kVectors];
+    REPRISE_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      weights[v] = _mm512_loadu_si512(w + v * kVectorBytes);
+    }
+    REPRISE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      REPRISE_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = T::Step(x + r * chunk.in, weights[v], sums[r][v]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      typename T::Sum* const y = chunk.y + r * chunk.out + v * kVectorColumns;
+      const __mmask16 mask = v == kVectors - 1 ? chunk.last : 0xffff;
+      T::Store(chunk.first ? sums[r][v] : T::Add(sums[r][v], mask, y), mask, y);
+    }
+  }
+}
+
+// By rows - 1.
+template <class T, int kVectors>
+constexpr std::array<void (*)(const Chunk<T>&), kGroupRows> kOfVectors = {
+    AddChunk<T, 1, kVectors>, AddChunk<T, 2, kVectors>,
+    AddChunk<T, 3, kVectors>, AddChunk<T, 4, kVectors>};
+
+// By vectors - 1 and rows - 1.
+template <class T>
+constexpr std::array kAddChunk = {kOfVectors<T, 1>, kOfVectors<T, 2>,
+                                  kOfVectors<T, 3>, kOfVectors<T, 4>};
+
+// Where oneDNN begins with a new sum.
+int64_t ChunkNumbers(int64_t in) { return in > 1024 ? 1024 : 512; }
+
+// Columns of one block. All rows go over a chunk before the next one, so that
+// but the first ones find its weights in the cache.
+template <class T>
+void MultiplyBlock(const PackedColumns& w, const FewRows& rows, int64_t first,
+                   int64_t last) {
+  constexpr int64_t kPerStep = 4 / sizeof(typename T::Number);
+  const int64_t steps = w.in / kPerStep;
+  const int64_t padded =
+      (steps + kPaddedSteps - 1) / kPaddedSteps * kPaddedSteps;
+  const int64_t chunk_steps = ChunkNumbers(w.in) / kPerStep;
+  const std::byte* const block =
+      w.weights + first / kBlockColumns * padded * kStepBytes +
+      first % kBlockColumns / kVectorColumns * kVectorBytes;
+  const int64_t vectors = (last - first + kVectorColumns - 1) / kVectorColumns;
+  const int64_t beyond = vectors * kVectorColumns - (last - first);
+  const auto& add = kAddChunk<T>[static_cast<size_t>(vectors - 1)];
+  for (int64_t step = 0; step < steps; step += chunk_steps) {
+    for (int64_t row = 0; row < rows.count; row += kGroupRows) {
+      const int64_t group = std::min(kGroupRows, rows.count - row);
+      add[static_cast<size_t>(group - 1)](
+          {.x = static_cast<const typename T::Number*>(rows.x) + row * w.in +
+                step * kPerStep,
+           .in = w.in,
+           .w = block + step * kStepBytes,
+           .steps = std::min(chunk_steps, steps - step),
+           .first = step == 0,
+           .y = static_cast<typename T::Sum*>(rows.sums) + row * w.out + first,
+           .out = w.out,
+           .last = static_cast<__mmask16>(0xffff >> beyond)});
+    }
+  }
+}
+
+}  // namespace
+
+int64_t MostFewRows(WeightType type) {
+  if (!__builtin_cpu_supports("avx512f") ||
+      !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512vl")) {
+    return 0;
+  }
+  switch (type) {
+    case WeightType::kF32:
+      return 8;
+    case WeightType::kBf16:
+      return __builtin_cpu_supports("avx512bf16") ? 8 : 0;
+    case WeightType::kInt8:
+      return __builtin_cpu_supports("avx512vnni") ? 4 : 0;
+    default:
+      return 0;
+  }
+}
+
+void MultiplyFewRows(const PackedColumns& w, const FewRows& rows, int64_t first,
+                     int64_t last) {
+  CHECK(first % kVectorColumns == 0 && last <= w.out);
+  auto* multiply = MultiplyBlock<F32>;
+  if (w.type == WeightType::kBf16) multiply = MultiplyBlock<Bf16>;
+  if (w.type == WeightType::kInt8) multiply = MultiplyBlock<Int8>;
+  while (first < last) {
+    const int64_t end = (first / kBlockColumns + 1) * kBlockColumns;
+    multiply(w, rows, first, std::min(end, last));
+    first = end;
+  }
+}
+
+#else
+
+int64_t MostFewRows(WeightType) { return 0; }
+
+void MultiplyFewRows(const PackedColumns&, const FewRows&, int64_t, int64_t) {
+  CHECK(false);
+}
+
+#endif
+
+}  // namespace reprise

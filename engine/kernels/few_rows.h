@@ -1,0 +1,58 @@
+// Sums of x W for a few rows of x, straight from the layout that oneDNN packs W
+// in on CPUs with AVX-512. A part of linear.cc.
+//
+// Why: with one row or two, oneDNN's kernels prefetch one line in four of what
+// they are about to read, which keeps the CPU from doing it by itself: of f32
+// and bf16 they read half as fast as memory allows (EPYC 9004, oneDNN 2.6.3).
+// These read as fast as a plain sum does.
+//
+// Exactness: one number (bf16: a pair, int8: four) of a row after the other is
+// multiplied and added to a sum that begins with zero, and the sums of chunks
+// are added up: that is the order of oneDNN's blocked kernels, so the bits are
+// theirs. Linear makes sure of it for every matrix.
+#ifndef ENGINE_KERNELS_FEW_ROWS_H_
+#define ENGINE_KERNELS_FEW_ROWS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/kernels/linear.h"
+
+namespace reprise {
+
+// Columns that are next to each other in a vector.
+inline constexpr int64_t kVectorColumns = 16;
+
+// Numbers of one row of x that are multiplied by one instruction: 1, 2 of
+// bf16, 4 of int8.
+int64_t NumbersPerStep(WeightType type);
+
+// The most rows for which MultiplyFewRows is faster than oneDNN; 0 where the
+// CPU cannot run it.
+int64_t MostFewRows(WeightType type);
+
+// W, [in, out], in blocks of 64 columns; a block is [in / numbers per step] of
+// [64][numbers per step], which are as many zeros beyond `in` as make it a
+// multiple of 16 steps.
+struct PackedColumns {
+  WeightType type = WeightType::kF32;
+  int64_t in = 0;  // a multiple of NumbersPerStep
+  int64_t out = 0;
+  const std::byte* weights = nullptr;
+};
+
+// Rows without gaps.
+struct FewRows {
+  const void* x = nullptr;  // [count, in] of f32, bf16 or u8
+  int64_t count = 0;        // 1 to MostFewRows
+  void* sums = nullptr;     // [count, out] of f32, of 8-bit products int32
+};
+
+// Columns `first` to `last` of the sums. `first` is a multiple of
+// kVectorColumns, and `last` too, or it is `out`.
+void MultiplyFewRows(const PackedColumns& w, const FewRows& rows, int64_t first,
+                     int64_t last);
+
+}  // namespace reprise
+
+#endif  // ENGINE_KERNELS_FEW_ROWS_H_
