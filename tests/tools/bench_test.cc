@@ -71,6 +71,18 @@ TEST(BenchTest, HasEveryFigureBesideItsLimit) {
   }
 }
 
+// The memory's speed is measured anew for every figure that steps have.
+TEST(BenchTest, MeasuresTheLimitBesideTheFigure) {
+  const nlohmann::json result =
+      RunBench(std::string(kTiny) + "--positions=1000");
+  std::set<double> speeds;
+  for (const nlohmann::json& figure : result.at("runs").at(0).at("figures")) {
+    if (figure.at("unit") != "tokens/s") continue;
+    speeds.insert(figure.at("read_bytes_per_s").get<double>());
+  }
+  EXPECT_EQ(speeds.size(), 6u);  // not twice the same, to the last bit
+}
+
 TEST(BenchTest, SweepsOneThingAtATime) {
   for (const auto& [sweep, runs, figures] :
        std::vector<std::tuple<std::string, size_t, size_t>>{

@@ -16,12 +16,6 @@
 namespace reprise::bench {
 namespace {
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 double SecondsOf(const std::function<void()>& run) {
   const double start = NowSeconds();
   run();
@@ -38,6 +32,37 @@ double MedianSeconds(double seconds, const std::function<void()>& run) {
     times.push_back(SecondsOf(run));
   } while (NowSeconds() < end || times.size() < 3);
   return Median(std::move(times));
+}
+
+// What calls of `run` take, and the memory's speed beside them.
+struct Beside {
+  double seconds = 0;
+  double read_speed = 0;
+};
+
+// Calls `run` for a fifth of a second at a time, and in between reads `bytes`
+// bytes for a quarter of that, for `seconds` in all. Medians of both. At least
+// three calls, after one to warm up, and three readings.
+Beside MedianBesideReading(double seconds, int64_t bytes,
+                           const std::function<void()>& run) {
+  constexpr double kTurn = 0.2;
+  MemoryReader reader(bytes);
+  run();
+  std::vector<double> times;
+  std::vector<double> speeds;
+  const double end = NowSeconds() + seconds;
+  do {
+    const double turn = std::min(kTurn, 0.8 * seconds / 3);
+    for (double left = turn; left >= 0;) {
+      times.push_back(SecondsOf(run));
+      left -= times.back();
+    }
+    for (const double stop = NowSeconds() + turn / 4;;) {
+      speeds.push_back(reader.Read());
+      if (NowSeconds() >= stop) break;
+    }
+  } while (NowSeconds() < end || std::min(times.size(), speeds.size()) < 3);
+  return {Median(std::move(times)), Median(std::move(speeds))};
 }
 
 // Tokens that differ from row to row, so that no embedding row is read twice
@@ -69,8 +94,8 @@ void RepeatRows(const StateLayout& layout, int64_t from, int64_t to,
 
 class EngineBench {
  public:
-  EngineBench(Engine& engine, const TokenWork& work, MachineLimits& limits,
-              const BenchOptions& options,
+  EngineBench(Engine& engine, const TokenWork& work,
+              const MachineLimits& limits, const BenchOptions& options,
               const std::function<void(const Figure&)>& done)
       : engine_(engine),
         work_(work),
@@ -97,19 +122,24 @@ class EngineBench {
     int64_t position = 0;
   };
 
-  // Seconds that a step takes at best, and what sets them.
-  std::pair<double, std::string> StepLimit(const StepShape& step) {
-    const ModelInfo& info = engine_.info();
+  // Bytes that a step has to read, and write.
+  int64_t StepBytes(const StepShape& step) const {
     const StateLayout& layout = engine_.layout();
     const int64_t fixed = layout.PayloadBytesAt(0);
     const int64_t grown = layout.PayloadBytesAt(step.position) - fixed;
-    const int64_t bytes =
-        info.step_weight_bytes + step.sessions * (2 * fixed + grown);
+    return engine_.info().step_weight_bytes +
+           step.sessions * (2 * fixed + grown);
+  }
+
+  // Seconds that a step takes at best, and what sets them.
+  std::pair<double, std::string> StepLimit(const StepShape& step,
+                                           double read_speed) const {
+    const ModelInfo& info = engine_.info();
     const double head = 2.0 * info.vocab_size * info.d_model;
     const double operations =
         (work_.weights - head) * step.rows + head * step.logit_rows;
-    const double memory = bytes / limits_.ReadSpeed(bytes);
-    const double matmul = operations / limits_.matmul_rate();
+    const double memory = StepBytes(step) / read_speed;
+    const double matmul = operations / limits_.matmul_rate;
     return memory > matmul ? std::pair(memory, std::string("memory"))
                            : std::pair(matmul, std::string("matmul"));
   }
@@ -172,11 +202,12 @@ class EngineBench {
                           .slot = slot.data()});
       slots.push_back(std::move(slot));
     }
-    const double seconds =
-        MedianSeconds(options_.seconds, [&] { engine_.Step(segments); });
-    const auto [limit, by] =
-        StepLimit({sessions, sessions, sessions, options_.context});
-    done_({name, sessions / seconds, "tokens/s", sessions / limit, by});
+    const StepShape step = {sessions, sessions, sessions, options_.context};
+    const Beside measured = MedianBesideReading(
+        options_.seconds, StepBytes(step), [&] { engine_.Step(segments); });
+    const auto [limit, by] = StepLimit(step, measured.read_speed);
+    done_({name, sessions / measured.seconds, "tokens/s", sessions / limit, by,
+           measured.read_speed});
     return absl::OkStatus();
   }
 
@@ -184,13 +215,16 @@ class EngineBench {
     ASSIGN_OR_RETURN(const std::unique_ptr<StatePool> pool,
                      StatePool::Create(engine_.layout(), 1));
     ASSIGN_OR_RETURN(const StateSlot slot, pool->Acquire());
-    const double seconds =
-        MedianSeconds(options_.seconds, [&] { Consume(tokens, slot.data()); });
     const int64_t steps =
         (tokens + engine_.max_rows() - 1) / engine_.max_rows();
-    const auto [limit, by] = StepLimit({tokens / steps, 0, 1, tokens / 2});
-    done_({absl::StrCat("prefill, ", tokens, " tokens"), tokens / seconds,
-           "tokens/s", tokens / (limit * steps), by});
+    const StepShape step = {tokens / steps, 0, 1, tokens / 2};
+    const Beside measured =
+        MedianBesideReading(options_.seconds, StepBytes(step),
+                            [&] { Consume(tokens, slot.data()); });
+    const auto [limit, by] = StepLimit(step, measured.read_speed);
+    done_({absl::StrCat("prefill, ", tokens, " tokens"),
+           tokens / measured.seconds, "tokens/s", tokens / (limit * steps), by,
+           measured.read_speed});
     return absl::OkStatus();
   }
 
@@ -222,26 +256,29 @@ class EngineBench {
     }
     if (positions.empty()) return absl::OkStatus();
     std::vector<std::vector<double>> times(positions.size());
-    const double end = NowSeconds() + options_.seconds * times.size();
-    do {
-      for (size_t i = 0; i < times.size(); ++i) {
-        times[i].push_back(SecondsOf([&] { step(i); }));
-      }
-    } while (NowSeconds() < end || times[0].size() < 3);
-    TellPositions(positions, resident, std::move(times));
+    const Beside measured = MedianBesideReading(
+        options_.seconds * static_cast<double>(times.size()),
+        StepBytes({1, 1, 1, positions[0]}), [&] {
+          for (size_t i = 0; i < times.size(); ++i) {
+            times[i].push_back(SecondsOf([&] { step(i); }));
+          }
+        });
+    TellPositions(positions, resident, std::move(times), measured.read_speed);
     return absl::OkStatus();
   }
 
   // The promise is a flat cost: the first position is the limit of the others.
   void TellPositions(const std::vector<int64_t>& positions,
                      const std::vector<double>& resident,
-                     std::vector<std::vector<double>> times) {
+                     std::vector<std::vector<double>> times,
+                     double read_speed) {
     double first = 0;
     for (size_t i = 0; i < times.size(); ++i) {
       const double seconds = Median(std::move(times[i]));
-      const auto [limit, by] = StepLimit({1, 1, 1, positions[i]});
+      const auto [limit, by] = StepLimit({1, 1, 1, positions[i]}, read_speed);
       const std::string at = absl::StrCat("at position ", positions[i]);
-      done_({"time per token " + at, 1e6 * seconds, "us", 1e6 * limit, by});
+      done_({"time per token " + at, 1e6 * seconds, "us", 1e6 * limit, by,
+             read_speed});
       if (i == 0) {
         first = seconds;
         continue;
@@ -290,7 +327,7 @@ class EngineBench {
 
   Engine& engine_;
   const TokenWork& work_;
-  MachineLimits& limits_;
+  const MachineLimits& limits_;
   const BenchOptions& options_;
   const std::function<void(const Figure&)>& done_;
 };
@@ -303,7 +340,8 @@ double Figure::Share() const {
 }
 
 absl::Status RunEngineBench(Engine& engine, const TokenWork& work,
-                            MachineLimits& limits, const BenchOptions& options,
+                            const MachineLimits& limits,
+                            const BenchOptions& options,
                             const std::function<void(const Figure&)>& done) {
   return EngineBench(engine, work, limits, options, done).Run();
 }

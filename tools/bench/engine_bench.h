@@ -33,6 +33,8 @@ struct Figure {
   std::string unit;  // of "tokens/s" more is better, of all others less
   double limit = 0;  // in the same unit; 0: nothing to compare with
   std::string limited_by;
+  // Bytes per second that the memory gave meanwhile; 0 if it was not asked.
+  double read_speed = 0;
 
   // Of the limit, 1 being as good as it gets; 0 if there is none.
   double Share() const;
@@ -51,9 +53,12 @@ struct Figure {
 // The limit of a step: its weights are read once, every state is read and
 // written once, keys and values are read once; and every weight is multiplied
 // for every row (the head's for rows that have logits). The larger of the two
-// counts. `done` gets each figure as it is there.
+// counts. The memory's speed changes while a machine runs: it is measured in
+// turn with the steps, a fifth of the time, and medians of both are compared.
+// `done` gets each figure as it is there.
 absl::Status RunEngineBench(Engine& engine, const TokenWork& work,
-                            MachineLimits& limits, const BenchOptions& options,
+                            const MachineLimits& limits,
+                            const BenchOptions& options,
                             const std::function<void(const Figure&)>& done);
 
 // What the model says, greedily, after the token 1: for comparing one model in

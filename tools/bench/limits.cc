@@ -15,52 +15,63 @@
 #include "engine/kernels/simd_ops.h"
 
 namespace reprise::bench {
-namespace {
 
-double MeasureReadSpeed(int64_t bytes) {
-  constexpr int64_t kMinBytesPerPass = 64 << 20;
-  constexpr double kSeconds = 0.3;
-  const int64_t floats = std::max<int64_t>(bytes / 4, 1024);
-  const int threads = NumThreads();
-  const int64_t repeats = std::max<int64_t>(1, kMinBytesPerPass / (floats * 4));
-  // In huge pages, as weights are.
-  const LargeBuffer buffer(static_cast<size_t>(floats) * sizeof(float));
-  float* const data = reinterpret_cast<float*>(buffer.data());
-  std::vector<float> sums(threads * 16);  // a cache line each
-  const auto for_shares = [&](auto body) {
-    ParallelFor(threads, [&](int64_t t) {
-      const int64_t first = floats * t / threads;
-      const int64_t last = floats * (t + 1) / threads;
-      body(t, std::span(data + first, static_cast<size_t>(last - first)));
-    });
-  };
-  for_shares([](int64_t, std::span<float> share) {
-    std::fill(share.begin(), share.end(), 1.0f);
-  });
-  const auto pass = [&] {
-    for_shares([&](int64_t t, std::span<float> share) {
-      for (int64_t r = 0; r < repeats; ++r) {
-        sums[t * 16] += Sum(share.data(), std::ssize(share));
-      }
-    });
-  };
-  pass();
-  double best = 0;
-  const double end = NowSeconds() + kSeconds;
-  do {
-    const double start = NowSeconds();
-    pass();
-    best = std::max(best, 4.0 * floats * repeats / (NowSeconds() - start));
-  } while (NowSeconds() < end);
-  // The sums are used, so the loads cannot be optimised away.
-  return sums[0] == 0 ? 0 : best;
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
-absl::StatusOr<double> MeasureMatmulRate(WeightType type, int64_t rows) {
+MemoryReader::MemoryReader(int64_t bytes)
+    : floats_(std::clamp<int64_t>(bytes, 4096, kMostBytes) / 4),
+      buffer_(static_cast<size_t>(floats_) * sizeof(float)),
+      sums_(static_cast<size_t>(NumThreads()) * 16) {
+  // Pages that nobody wrote to are one page of zeros, and in the cache.
+  auto* const data = reinterpret_cast<float*>(buffer_.data());
+  const int64_t threads = NumThreads();
+  ParallelFor(threads, [&](int64_t t) {
+    std::fill(data + floats_ * t / threads, data + floats_ * (t + 1) / threads,
+              1.0f);
+  });
+}
+
+double MemoryReader::Read() {
+  constexpr int64_t kLeastFloats = 16 << 20;
+  const int64_t repeats = std::max<int64_t>(1, kLeastFloats / floats_);
+  const int threads = NumThreads();
+  const auto* const data = reinterpret_cast<const float*>(buffer_.data());
+  const double start = NowSeconds();
+  ParallelFor(threads, [&](int64_t t) {
+    const int64_t first = floats_ * t / threads;
+    const int64_t last = floats_ * (t + 1) / threads;
+    for (int64_t r = 0; r < repeats; ++r) {
+      // Kept, so that nobody can leave out the reading.
+      sums_[t * 16] += Sum(data + first, last - first);
+    }
+  });
+  return 4.0 * floats_ * repeats / (NowSeconds() - start);
+}
+
+namespace {
+
+// The median of a third of a second.
+double ReadSpeed(int64_t bytes) {
+  constexpr double kSeconds = 0.3;
+  MemoryReader reader(bytes);
+  std::vector<double> speeds;
+  const double end = NowSeconds() + kSeconds;
+  do {
+    speeds.push_back(reader.Read());
+  } while (NowSeconds() < end);
+  return Median(std::move(speeds));
+}
+
+absl::StatusOr<double> MeasureMatmulRate(WeightType type) {
   // (in, out): what layers of 0.1 to 1 billion parameters are made of.
   constexpr std::pair<int64_t, int64_t> kShapes[] = {
       {768, 2304}, {768, 3072}, {1024, 4096}, {2048, 2048}};
   constexpr double kSecondsPerShape = 0.25;
+  constexpr int64_t rows = MachineLimits::kMatmulRows;
   double best = 0;
   LinearScratch scratch;
   for (const auto& shape : kShapes) {
@@ -107,24 +118,13 @@ int64_t ResidentMemory() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-absl::StatusOr<MachineLimits> MachineLimits::Measure(WeightType type) {
+absl::StatusOr<MachineLimits> MachineLimits::Measure(WeightType type,
+                                                     int64_t weight_bytes) {
   MachineLimits limits;
-  limits.ReadSpeed(kMostBytes);
-  ASSIGN_OR_RETURN(limits.matmul_rate_, MeasureMatmulRate(type, kMatmulRows));
+  limits.memory_speed = ReadSpeed(MemoryReader::kMostBytes);
+  limits.weights_speed = ReadSpeed(weight_bytes);
+  ASSIGN_OR_RETURN(limits.matmul_rate, MeasureMatmulRate(type));
   return limits;
-}
-
-double MachineLimits::ReadSpeed(int64_t bytes) {
-  bytes = std::min(bytes, kMostBytes);
-  const auto [place, is_new] = read_speeds_.try_emplace(bytes);
-  if (is_new) place->second = MeasureReadSpeed(bytes);
-  // A larger array is not read faster: where it was, the smaller one had bad
-  // luck.
-  double best = 0;
-  for (auto it = place; it != read_speeds_.end(); ++it) {
-    best = std::max(best, it->second);
-  }
-  return best;
 }
 
 }  // namespace reprise::bench

@@ -4,10 +4,11 @@
 #define TOOLS_BENCH_LIMITS_H_
 
 #include <cstdint>
-#include <map>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/base/clock.h"
+#include "engine/base/large_buffer.h"
 #include "engine/kernels/linear.h"
 
 namespace reprise::bench {
@@ -21,29 +22,44 @@ int64_t AvailableMemory();
 // Memory of this process, in bytes.
 int64_t ResidentMemory();
 
-// The limits for one weight type and the present number of threads. Every
-// measurement takes a third of a second or a second, once.
-class MachineLimits {
+// The middle one; of none, a bug.
+double Median(std::vector<double> values);
+
+// An array that the team of threads reads over and over, in huge pages, as
+// weights are.
+class MemoryReader {
  public:
   // Arrays are as large as what they stand for, up to this many bytes, which
   // are beyond the caches.
   static constexpr int64_t kMostBytes = int64_t{1} << 30;
-  static constexpr int64_t kMatmulRows = 512;
 
-  // Fails as Linear::Create does.
-  static absl::StatusOr<MachineLimits> Measure(WeightType type);
+  explicit MemoryReader(int64_t bytes);
 
-  // Bytes per second that the team of threads reads from an array of `bytes`
-  // bytes, read over and over: the best of several passes, and of what was
-  // measured for larger ones.
-  double ReadSpeed(int64_t bytes);
-  // Operations per second of the best packed matmul at 512 rows, over a few
-  // square and oblong shapes.
-  double matmul_rate() const { return matmul_rate_; }
+  // Reads it all, a small one several times, and returns bytes per second.
+  double Read();
 
  private:
-  std::map<int64_t, double> read_speeds_;  // by bytes
-  double matmul_rate_ = 0;
+  int64_t floats_;
+  LargeBuffer buffer_;
+  std::vector<float> sums_;  // of each thread, a cache line apart
+};
+
+// What one weight type and the present number of threads reach.
+struct MachineLimits {
+  static constexpr int64_t kMatmulRows = 512;
+
+  // Takes some two seconds. Fails as Linear::Create does.
+  static absl::StatusOr<MachineLimits> Measure(WeightType type,
+                                               int64_t weight_bytes);
+
+  // Bytes per second of a MemoryReader, beyond the caches and of as many bytes
+  // as the weights. They change while a machine runs, so what is compared with
+  // them has a reader of its own.
+  double memory_speed = 0;
+  double weights_speed = 0;
+  // Operations per second of the best packed matmul at 512 rows, over a few
+  // square and oblong shapes.
+  double matmul_rate = 0;
 };
 
 }  // namespace reprise::bench

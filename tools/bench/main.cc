@@ -52,8 +52,9 @@ absl::Status RunFolder(const Flags& flags, const std::string& dir,
                        LoadForBench(dir, WeightTypeOf(weights), flags.bench));
       Engine& engine = *model.engine;
       std::fprintf(stderr, "Measuring the machine's limits ...\n");
-      ASSIGN_OR_RETURN(MachineLimits limits,
-                       MachineLimits::Measure(engine.info().weight_type));
+      ASSIGN_OR_RETURN(const MachineLimits limits,
+                       MachineLimits::Measure(engine.info().weight_type,
+                                              engine.info().step_weight_bytes));
       report.BeginRun(engine.info(), limits, count,
                       GreedyTokens(engine, /*count=*/16));
       RETURN_IF_ERROR(

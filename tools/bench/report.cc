@@ -8,21 +8,21 @@ namespace reprise::bench {
 namespace {
 
 nlohmann::ordered_json ToJson(const Figure& figure) {
-  return {{"name", figure.name},
-          {"value", figure.value},
-          {"unit", figure.unit},
-          {"limit", figure.limit},
-          {"limited_by", figure.limited_by},
-          {"percent_of_limit", 100 * figure.Share()}};
+  nlohmann::ordered_json json = {{"name", figure.name},
+                                 {"value", figure.value},
+                                 {"unit", figure.unit},
+                                 {"limit", figure.limit},
+                                 {"limited_by", figure.limited_by},
+                                 {"percent_of_limit", 100 * figure.Share()}};
+  if (figure.read_speed > 0) json["read_bytes_per_s"] = figure.read_speed;
+  return json;
 }
 
 }  // namespace
 
-void Report::BeginRun(const ModelInfo& info, MachineLimits& limits, int threads,
-                      const std::vector<int32_t>& greedy) {
+void Report::BeginRun(const ModelInfo& info, const MachineLimits& limits,
+                      int threads, const std::vector<int32_t>& greedy) {
   const std::string type(WeightTypeName(info.weight_type));
-  const double memory = limits.ReadSpeed(MachineLimits::kMostBytes);
-  const double model = limits.ReadSpeed(info.step_weight_bytes);
   runs_.push_back({{"model", info.description},
                    {"parameters", info.num_parameters},
                    {"weight_type", type},
@@ -33,9 +33,9 @@ void Report::BeginRun(const ModelInfo& info, MachineLimits& limits, int threads,
                    {"cpu_isa", info.cpu_isa},
                    {"exact", info.exact},
                    {"threads", threads},
-                   {"memory_read_bytes_per_s", memory},
-                   {"model_read_bytes_per_s", model},
-                   {"matmul_flops_per_s", limits.matmul_rate()},
+                   {"memory_read_bytes_per_s", limits.memory_speed},
+                   {"model_read_bytes_per_s", limits.weights_speed},
+                   {"matmul_flops_per_s", limits.matmul_rate},
                    {"greedy_tokens", greedy},
                    {"figures", nlohmann::ordered_json::array()}});
   if (json_) return;
@@ -51,11 +51,11 @@ void Report::BeginRun(const ModelInfo& info, MachineLimits& limits, int threads,
               threads,
               info.exact ? "exact" : "depend on batch mates in the last bit");
   std::printf(
-      "limits     memory read %.1f GB/s beyond the caches, %.1f GB/s for as "
+      "at first   memory read %.1f GB/s beyond the caches, %.1f GB/s for as "
       "many bytes as\n"
       "           the weights; matmul %.0f GFLOP/s at %d rows\n\n",
-      1e-9 * memory, 1e-9 * model, 1e-9 * limits.matmul_rate(),
-      static_cast<int>(MachineLimits::kMatmulRows));
+      1e-9 * limits.memory_speed, 1e-9 * limits.weights_speed,
+      1e-9 * limits.matmul_rate, static_cast<int>(MachineLimits::kMatmulRows));
   std::printf("%-40s %12s %-9s %12s %8s  %s\n", "what", "measured", "", "limit",
               "share", "limited by");
 }

@@ -18,7 +18,7 @@ class Report {
   // Prints a table's rows as they come, unless `json`.
   explicit Report(bool json) : json_(json) {}
 
-  void BeginRun(const ModelInfo& info, MachineLimits& limits, int threads,
+  void BeginRun(const ModelInfo& info, const MachineLimits& limits, int threads,
                 const std::vector<int32_t>& greedy);
   void Add(const Figure& figure);
   // Prints the JSON: {"runs": [{..., "figures": [...]}]}.
