@@ -28,20 +28,25 @@ inline int FreePort() {
 }
 
 // The same, from where the system takes none for outgoing connections: it can
-// be listened on again and again.
+// be listened on again and again. No other process gets it here while this one
+// lives: it stays bound, in a way that lets servers listen on it, which all ask
+// for SO_REUSEADDR.
 inline int LastingPort() {
   std::random_device random;
   while (true) {
     const int port = 20'000 + static_cast<int>(random() % 12'000);
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(static_cast<uint16_t>(port));
-    const bool free =
-        bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-    close(fd);
-    if (free) return port;
+    if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+      close(fd);
+      continue;
+    }
+    const int on = 1;
+    EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    return port;
   }
 }
 
