@@ -47,11 +47,11 @@ TEST_P(EngineAllocationTest, StepsAllocateNoBuffers) {
   }
   SetLogLevel(LogLevel::kError);
   SetNumThreads(TeamOf(2));
-  const auto engine = LoadEngine(
-      {.model_dir = std::string(REPRISE_TESTDATA) + "/golden/" + model,
-       .weights = type,
-       .max_rows = 192,
-       .max_context = 1024});
+  const auto engine =
+      LoadEngine({.model_dir = REPRISE_TESTDATA "/golden/" + model,
+                  .weights = type,
+                  .max_rows = 192,
+                  .max_context = 1024});
   ASSERT_TRUE(engine.ok()) << engine.status();
   const Tokens tokens = RandomTokens(192, (*engine)->info().vocab_size, 1);
   // On CPUs without blocked kernels (AVX2), oneDNN makes those of its general
