@@ -20,6 +20,11 @@ void OpenStandardStreams() {
 
 namespace {
 
+// gRPC's library makes an eventfd when it is initialised, which comes before
+// main and before every constructor of the program. Only this comes earlier.
+[[gnu::used, gnu::section(".preinit_array")]] void (*const kBeforeLibraries)() =
+    OpenStandardStreams;
+
 int CannotWrite(const char* program, const char* reason) {
   std::fprintf(stderr, "%s: cannot write to stdout: %s\n", program, reason);
   return 1;

@@ -7,10 +7,11 @@
 namespace reprise {
 
 // Opens /dev/null for each of stdin, stdout and stderr that is closed
-// (`2>&-`). Otherwise the next file or socket would get its number, and what is
-// meant for the user would be written into it. Results have nowhere to go
-// without stdout: writing to it still fails, with EBADF. Call it first thing in
-// main.
+// (`2>&-`). Otherwise the next file or socket would get its number: what is
+// meant for the user would be written into it, and whoever reads stdin would
+// wait for it. Results have nowhere to go without stdout: writing to it still
+// fails, with EBADF. Call it first thing in main; a program that does so also
+// has it called before its libraries are initialised, some of which open files.
 void OpenStandardStreams();
 
 // The last thing of a main that writes with stdio or iostreams: `exit_code` if

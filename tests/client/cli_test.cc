@@ -89,6 +89,21 @@ TEST_F(CliTest, ClosedStreamsDoNotTurnIntoSockets) {
   }
 }
 
+// A descriptor that a library had taken in its place would have no end.
+TEST_F(CliTest, ClosedStdinIsTheEndOfTheInput) {
+  server_.inference.SetAnswer(AnswerOf({"x"}));
+  for (const std::string command : {"chat", "complete -", "tokenize -"}) {
+    const std::string run = "timeout 20 " + std::string(kBinary) +
+                            " --server=" + server_.address() + " " + command;
+    Process closed({"/bin/sh", "-c", run + " <&-"}, Process::Streams::kPipes);
+    Process empty({"/bin/sh", "-c", run + " </dev/null"},
+                  Process::Streams::kPipes);
+    EXPECT_EQ(closed.Wait(), empty.Wait()) << command;
+    EXPECT_EQ(closed.out(), empty.out()) << command;
+    EXPECT_EQ(closed.err(), empty.err()) << command;
+  }
+}
+
 TEST_F(CliTest, BrokenUtf8IsToldByUsAlone) {
   const Outcome outcome = Run({"complete", "a", "--stop=\xff"});
   EXPECT_EQ(outcome.exit_code, 2);

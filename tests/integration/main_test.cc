@@ -455,6 +455,14 @@ TEST(MainTest, HelpAndVersionAreAnswered) {
   EXPECT_THAT(version.Log(), HasSubstr("reprise-server "));
 }
 
+TEST(MainTest, NoLibraryTakesTheDescriptorOfAClosedStream) {
+  ServerProcess server({kModel, "--store=memory:"}, /*close_stdin=*/true);
+  ASSERT_TRUE(server.AwaitReady());
+  EXPECT_EQ(std::filesystem::read_symlink(
+                "/proc/" + std::to_string(server.pid()) + "/fd/0"),
+            "/dev/null");
+}
+
 TEST(MainTest, HelpThatCannotBeWrittenIsAnError) {
   const std::string binary = REPRISE_BINARY_DIR "/reprise-server";
   const CommandResult full =

@@ -31,8 +31,10 @@ inline std::string ReadFile(const std::string& path) {
 // Killed, if it still runs, when the test is over.
 class ServerProcess {
  public:
-  // Starts the binary on free ports with `arguments` added.
-  explicit ServerProcess(std::vector<std::string> arguments) {
+  // Starts the binary on free ports with `arguments` added; without a stdin if
+  // it is to be closed.
+  explicit ServerProcess(std::vector<std::string> arguments,
+                         bool close_stdin = false) {
     const std::string binary = REPRISE_BINARY_DIR "/reprise-server";
     std::vector<std::string> all = {
         binary, "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0",
@@ -47,6 +49,7 @@ class ServerProcess {
       const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
       dup2(fd, STDOUT_FILENO);
       dup2(fd, STDERR_FILENO);
+      if (close_stdin) close(STDIN_FILENO);
       execv(argv[0], argv.data());
       _exit(127);
     }
