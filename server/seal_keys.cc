@@ -53,6 +53,13 @@ absl::Status CheckFile(const std::string& path, int fd) {
   if (!S_ISREG(found.st_mode)) {
     return absl::InvalidArgumentError(About(path, "is not a regular file"));
   }
+  const uid_t user = geteuid();
+  if (found.st_uid != user && found.st_uid != 0) {
+    return absl::PermissionDeniedError(About(
+        path, "belongs to user ", found.st_uid, ", and must belong to ", user,
+        ", who runs the server, or to root; chown it, and draw new "
+        "keys if another knew them"));
+  }
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
   if ((found.st_mode & kOthers) != 0) {
     return absl::PermissionDeniedError(

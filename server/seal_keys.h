@@ -36,7 +36,8 @@ inline constexpr size_t kMaxSealKeyFileBytes = 64 << 10;
 // destroyed, and are in no message and no log.
 class SealKeys {
  public:
-  // NotFound or Unavailable if the file cannot be read; PermissionDenied if
+  // NotFound or Unavailable if the file cannot be read; PermissionDenied if it
+  // belongs to another user than the process's effective one or root, or if
   // others than its owner may read or change it; InvalidArgument, naming the
   // line, if it is not of the form above.
   static absl::StatusOr<std::unique_ptr<SealKeys>> Load(

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -63,6 +64,23 @@ TEST_F(SealKeysTest, RefusesAFileThatOthersMayUse) {
   EXPECT_THAT(
       std::string(Load("k aes-256-gcm " + kKey, 0644).status().message()),
       HasSubstr("mode 644"));
+}
+
+TEST_F(SealKeysTest, RefusesAFileOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs the right to give files away";
+  ASSERT_TRUE(Load("k aes-256-gcm " + kKey).ok());
+  constexpr uid_t kOther = 12'345;
+  ASSERT_EQ(chown(Path().c_str(), kOther, /*group=*/-1), 0);
+  const absl::Status status = SealKeys::Load(Path()).status();
+  EXPECT_EQ(status.code(), kPermissionDenied);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(Path() + ": belongs to user 12345"));
+  // It is the effective user that counts.
+  ASSERT_EQ(chmod(dir_.path().c_str(), 0755), 0);
+  ASSERT_EQ(seteuid(kOther), 0);
+  const absl::Status own = SealKeys::Load(Path()).status();
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_EQ(own, absl::OkStatus());
 }
 
 TEST_F(SealKeysTest, RefusesLinesThatAreNoKeysAndShowsNoKey) {
