@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <random>
 #include <sstream>
@@ -101,32 +102,29 @@ class LocalClusterTest : public ::testing::Test {
     return 0;
   }
 
-  std::unique_ptr<Client> Connect() const {
+  std::unique_ptr<Client> Connect(const std::string& address) const {
     auto client =
-        Client::Connect({.address = Address(), .connect_timeout_ms = 60'000});
+        Client::Connect({.address = address, .connect_timeout_ms = 60'000});
     EXPECT_TRUE(client.ok()) << client.status();
     return client.ok() ? *std::move(client) : nullptr;
   }
   std::string Address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  // A turn of session `id` through HAProxy; if `kill`, the server that has it
-  // is killed in the middle.
-  Completion Turn(const std::string& id, bool kill) {
-    const auto client = Connect();
+  // A turn of session `id`, in the middle of which something happens.
+  Completion Turn(const std::string& address, const std::string& id,
+                  const std::function<void()>& happens) {
+    const auto client = Connect(address);
     Completion completion;
     if (client == nullptr) return completion;
     Cancellation cancellation;
     v1::GenerateRequest request = SessionRequest(id, "In the beginning", 2'000);
+    request.mutable_stopping()->set_ignore_eos(true);
     int heard = 0;
     const absl::Status status = GenerateResuming(
         *client, request, {.timeout_ms = 60'000},
         [&](const v1::GenerateResponse& message) {
           AddMessage(message, completion);
-          if (++heard == 10 && kill) {
-            const pid_t busy = BusyServer();
-            EXPECT_GT(busy, 0);
-            if (busy > 0) ::kill(busy, SIGKILL);
-          }
+          if (++heard == 10) happens();
           return true;
         },
         [&](const std::string& notice) { notices_.push_back(notice); },
@@ -142,9 +140,13 @@ class LocalClusterTest : public ::testing::Test {
 
 TEST_F(LocalClusterTest, ServesSurvivesAndStops) {
   EXPECT_THAT(Run("start").output, HasSubstr("it runs already"));
-  const Completion whole = Turn("a", /*kill=*/false);
+  const Completion whole = Turn(Address(), "a", [] {});
   EXPECT_TRUE(notices_.empty());
-  const Completion resumed = Turn("b", /*kill=*/true);
+  const Completion resumed = Turn(Address(), "b", [this] {
+    const pid_t busy = BusyServer();
+    ASSERT_GT(busy, 0);
+    kill(busy, SIGKILL);
+  });
   EXPECT_EQ(resumed.text, whole.text);
   EXPECT_EQ(resumed.token_ids, whole.token_ids);
   ASSERT_EQ(notices_.size(), 1u);
@@ -169,16 +171,28 @@ TEST_F(LocalClusterTest, ServesSurvivesAndStops) {
 
   // What was said is still there.
   ASSERT_EQ(Run("start").exit_code, 0);
-  EXPECT_EQ(Connect()->GetSession("b")->revision(), 1u);
+  EXPECT_EQ(Connect(Address())->GetSession("b")->revision(), 1u);
 }
 
-TEST_F(LocalClusterTest, LeavesNoProcessIfItIsKilled) {
-  const std::vector<pid_t> pids = Pids();
-  ASSERT_GT(pids[0], 0);
-  kill(pids[0], SIGKILL);
-  EXPECT_TRUE(AllGone(pids));
-  EXPECT_THAT(Run("status").output, HasSubstr("nothing runs"));
-  EXPECT_EQ(Run("start").exit_code, 0);
+// However the script ends, servers finish their turns, and Redis takes them.
+TEST_F(LocalClusterTest, RedisOutlivesServersThatDrain) {
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    const std::vector<pid_t> pids = Pids();
+    ASSERT_GT(pids[0], 0);
+    const std::string id = "s" + std::to_string(signal);
+    // At a server: HAProxy ends at once.
+    const std::string server = "127.0.0.1:" + std::to_string(port_ + 1);
+    const Completion turn = Turn(server, id, [&] { kill(pids[0], signal); });
+    EXPECT_TRUE(notices_.empty()) << notices_[0];
+    ASSERT_EQ(turn.finished.size(), 1u);
+    EXPECT_EQ(turn.finished.at(0).revision(), 1u);
+    EXPECT_TRUE(AllGone(pids));
+    EXPECT_TRUE(Eventually([&] {
+      return Run("status").output.find("nothing runs") != std::string::npos;
+    }));
+    ASSERT_EQ(Run("start").exit_code, 0);
+    EXPECT_EQ(Connect(Address())->GetSession(id)->revision(), 1u);
+  }
 }
 
 TEST_F(LocalClusterTest, SaysWhatIsWrong) {
