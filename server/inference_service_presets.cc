@@ -26,7 +26,7 @@ grpc::ServerUnaryReactor* SessionsService::SavePreset(
     v1::Preset* response) {
   return RunUnary(
       context_, context_.executor, rpc, [=, this]() -> absl::Status {
-        RETURN_IF_ERROR(ValidateSessionId(request->name(), "name"));
+        RETURN_IF_ERROR(ValidatePresetName(request->name(), "name"));
         RETURN_IF_ERROR(ValidateSessionId(request->session_id(), "session_id"));
         const absl::StatusOr<SessionInfo> made = context_.sessions.Fork(
             Key(request->session_id()),
@@ -46,15 +46,15 @@ grpc::ServerUnaryReactor* SessionsService::SavePreset(
 grpc::ServerUnaryReactor* SessionsService::DeletePreset(
     grpc::CallbackServerContext* rpc, const v1::DeletePresetRequest* request,
     v1::DeletePresetResponse*) {
-  return RunUnary(context_, context_.executor, rpc,
-                  [=, this]() -> absl::Status {
-                    RETURN_IF_ERROR(ValidateSessionId(request->name(), "name"));
-                    const absl::Status status = context_.sessions.Delete(
-                        PresetKey(context_.options.tenant, request->name()));
-                    if (!absl::IsNotFound(status)) return status;
-                    return absl::NotFoundError("name: there is no preset " +
-                                               request->name());
-                  });
+  return RunUnary(
+      context_, context_.executor, rpc, [=, this]() -> absl::Status {
+        RETURN_IF_ERROR(ValidatePresetName(request->name(), "name"));
+        const absl::Status status = context_.sessions.Delete(
+            PresetKey(context_.options.tenant, request->name()));
+        if (!absl::IsNotFound(status)) return status;
+        return absl::NotFoundError("name: there is no preset " +
+                                   request->name());
+      });
 }
 
 grpc::ServerUnaryReactor* SessionsService::ListPresets(

@@ -241,7 +241,7 @@ absl::Status ApplyStart(const v1::GenerateRequest& request,
     return Invalid("create_session", "needs a session_id");
   }
   if (request.start_case() == v1::GenerateRequest::kPreset) {
-    RETURN_IF_ERROR(ValidateSessionId(request.preset(), "preset"));
+    RETURN_IF_ERROR(ValidatePresetName(request.preset(), "preset"));
     turn.preset = PresetKey(turn.tenant, request.preset());
   }
   turn.acquire.expected_revision = ExpectedRevisionOf(request);
@@ -282,7 +282,9 @@ absl::StatusOr<SessionPage> ListPage(SessionManager& sessions,
   if (size < 1 || size > kMaxPage) {
     return Invalid("page_size", size, " is not in [1, ", kMaxPage, "]");
   }
-  if (!after.empty()) RETURN_IF_ERROR(ValidateSessionId(after, "page_token"));
+  if (!after.empty() && !ValidateSessionId(after, "page_token").ok()) {
+    return Invalid("page_token", "is none that the page before gave");
+  }
   // One more than asked for tells whether there is another page. A page's token
   // is its last id.
   SessionPage page;

@@ -48,7 +48,7 @@ grpc::ServerUnaryReactor* SessionsService::Create(
           return Answer(context_.sessions.CreateSession(Key(id), ttl_ms),
                         *response);
         }
-        RETURN_IF_ERROR(ValidateSessionId(request->preset(), "preset"));
+        RETURN_IF_ERROR(ValidatePresetName(request->preset(), "preset"));
         const SessionKey preset =
             PresetKey(context_.options.tenant, request->preset());
         const absl::StatusOr<SessionInfo> made = context_.sessions.Fork(

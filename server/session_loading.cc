@@ -170,7 +170,7 @@ absl::StatusOr<SessionRecord> SessionManager::Impl::Decode(
       DecodeSnapshot(snapshot, fingerprints, layout, vocab_size, slot.bytes());
   if (record.ok() && record->revision != revision) {
     record = absl::DataLossError(
-        absl::StrCat("session ", key.id, ": its snapshot is of revision ",
+        absl::StrCat(Describe(key), ": its snapshot is of revision ",
                      record->revision, ", its entry of ", revision));
   }
   CountFailure(SnapshotOp::kRead, record.status());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
@@ -16,6 +17,7 @@ namespace reprise {
 namespace {
 
 constexpr size_t kMaxIdLength = 128;
+constexpr absl::string_view kPresetsSuffix = "/presets";
 
 SnapshotFailure FailureOf(const absl::Status& status) {
   if (IsNoSpace(status)) return SnapshotFailure::kNoSpace;
@@ -40,19 +42,13 @@ SnapshotFailure FailureOf(const absl::Status& status) {
                                      : SnapshotFailure::kChecksum;
 }
 
-}  // namespace
-
-uint64_t NumTokens(const SessionRecord& record) {
-  return static_cast<uint64_t>(record.position) +
-         (record.pending_token.has_value() ? 1 : 0);
-}
-
-absl::Status ValidateSessionId(std::string_view id, std::string_view field) {
+absl::Status ValidateName(std::string_view id, std::string_view field,
+                          absl::string_view what) {
   constexpr std::string_view kAllowed =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-  const auto refuse = [field](const std::string& why) {
+  const auto refuse = [field, what](const std::string& why) {
     return absl::InvalidArgumentError(absl::StrCat(
-        ToAbsl(field), ": ", why, "; a session id is 1..", kMaxIdLength,
+        ToAbsl(field), ": ", why, "; ", what, " is 1..", kMaxIdLength,
         " characters of A-Z a-z 0-9 . _ - and does not start with a dot"));
   };
   if (id.empty()) return refuse("is empty");
@@ -66,6 +62,31 @@ absl::Status ValidateSessionId(std::string_view id, std::string_view field) {
   }
   if (id.front() == '.') return refuse("starts with a dot");
   return absl::OkStatus();
+}
+
+}  // namespace
+
+uint64_t NumTokens(const SessionRecord& record) {
+  return static_cast<uint64_t>(record.position) +
+         (record.pending_token.has_value() ? 1 : 0);
+}
+
+SessionKey PresetKey(const std::string& tenant, const std::string& name) {
+  return {absl::StrCat(tenant, kPresetsSuffix), name};
+}
+
+std::string Describe(const SessionKey& key) {
+  return absl::StrCat(
+      absl::EndsWith(key.tenant, kPresetsSuffix) ? "preset " : "session ",
+      key.id);
+}
+
+absl::Status ValidateSessionId(std::string_view id, std::string_view field) {
+  return ValidateName(id, field, "a session id");
+}
+
+absl::Status ValidatePresetName(std::string_view name, std::string_view field) {
+  return ValidateName(name, field, "a preset's name");
 }
 
 // ---- Leases -----------------------------------------------------------------

@@ -38,10 +38,10 @@ struct AcquireOptions {
 
 // Presets are sessions of a tenant beside their owner's, whose name no tenant
 // can have.
-inline SessionKey PresetKey(const std::string& tenant,
-                            const std::string& name) {
-  return {tenant + "/presets", name};
-}
+SessionKey PresetKey(const std::string& tenant, const std::string& name);
+
+// "session ID" or "preset NAME", for messages.
+std::string Describe(const SessionKey& key);
 
 // How a state is written and sealed for a client.
 struct SealOptions {
@@ -68,6 +68,8 @@ struct SessionManagerOptions {
 // InvalidArgument, naming the rule, unless `id` is 1..128 characters of
 // A-Z a-z 0-9 . _ - and does not start with a dot. `field` is the request's.
 absl::Status ValidateSessionId(std::string_view id, std::string_view field);
+// The same rule for the name of a preset.
+absl::Status ValidatePresetName(std::string_view name, std::string_view field);
 
 // Whether a lease was refused because every slot is leased. That passes; the
 // ResourceExhausted of too many sessions does not.

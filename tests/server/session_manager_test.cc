@@ -13,6 +13,7 @@ namespace reprise {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using enum absl::StatusCode;
 using SessionManagerTest = SessionTest;
 
@@ -282,8 +283,18 @@ TEST_F(SessionManagerTest, AnEntryOfAnotherRevisionThanItsSnapshotIsDataLoss) {
   ASSERT_TRUE(memory_store_->Get(Key("s"), &stored, &snapshot).ok());
   stored.revision = 2;
   ASSERT_TRUE(memory_store_->Put(Key("s"), 1, stored, snapshot, {}).ok());
+  ASSERT_TRUE(
+      memory_store_
+          ->Put(PresetKey("default", "p"), std::nullopt, stored, snapshot, {})
+          .ok());
   Restart();
-  EXPECT_EQ(Acquire("s").status().code(), kDataLoss);
+  const absl::Status session = Acquire("s").status();
+  EXPECT_EQ(session.code(), kDataLoss);
+  EXPECT_THAT(std::string(session.message()), StartsWith("session s: its"));
+  const absl::Status preset =
+      manager_->AcquirePreset(PresetKey("default", "p")).status();
+  EXPECT_EQ(preset.code(), kDataLoss);
+  EXPECT_THAT(std::string(preset.message()), StartsWith("preset p: its"));
 }
 
 TEST_F(SessionManagerTest, AFailedCommitLeavesTheLastRevision) {
@@ -414,8 +425,13 @@ TEST(ValidateSessionIdTest, NamesTheFieldAndTheRule) {
         std::string("a\0b", 3), std::string("\xc3\xa4"), std::string("a/b")}) {
     const absl::Status status = ValidateSessionId(id, "session_id");
     EXPECT_EQ(status.code(), kInvalidArgument) << id;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("session_id: "));
+    EXPECT_THAT(std::string(status.message()), StartsWith("session_id: "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("a session id is"));
     EXPECT_LT(status.message().size(), 200u);
+    const absl::Status preset = ValidatePresetName(id, "preset");
+    EXPECT_EQ(preset.code(), kInvalidArgument) << id;
+    EXPECT_THAT(std::string(preset.message()), StartsWith("preset: "));
+    EXPECT_THAT(std::string(preset.message()), HasSubstr("a preset's name is"));
   }
 }
 
