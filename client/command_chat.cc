@@ -11,6 +11,7 @@
 #include "client/format.h"
 #include "client/input.h"
 #include "client/number_option.h"
+#include "client/state_file.h"
 #include "client/turn.h"
 #include "engine/base/clock.h"
 #include "engine/base/status_macros.h"
@@ -37,6 +38,13 @@ std::string DrawChatId() {
   std::array<char, 32> id;
   std::snprintf(id.data(), id.size(), "chat-%08x", random());
   return id.data();
+}
+
+// Stdin and stdout are for the conversation.
+absl::Status CheckNamesFile(const std::string& command,
+                            const std::string& file) {
+  if (!file.empty() && file != "-") return absl::OkStatus();
+  return absl::InvalidArgumentError(command + " needs a FILE");
 }
 
 // A conversation until the input ends.
@@ -165,7 +173,7 @@ class Chat {
   }
 
   absl::Status Save(const std::string& file) {
-    if (file.empty()) return absl::InvalidArgumentError("/save needs a FILE");
+    RETURN_IF_ERROR(CheckNamesFile("/save", file));
     CommandLine line;
     line.command = Command::kSessionsExport;
     line.json = line_.json;
@@ -176,12 +184,13 @@ class Chat {
 
   // A name of its own: the session that was saved may be there still.
   absl::Status Load(const std::string& file) {
-    if (file.empty()) return absl::InvalidArgumentError("/load needs a FILE");
+    RETURN_IF_ERROR(CheckNamesFile("/load", file));
     const int64_t start_ns = Clock::Real().MonotonicNs();
     v1::SnapshotChunk target;
     target.set_session_id(DrawChatId());
+    ASSIGN_OR_RETURN(const std::string bytes, ReadStateFile(file));
     ASSIGN_OR_RETURN(const v1::Session loaded,
-                     ImportFile(file, target, context_.client));
+                     context_.client.ImportSession(bytes, target));
     context_.terminal.Note("this is session " + loaded.id() + " now, from " +
                            file + ", after " + Since(start_ns) + ": " +
                            DescribeSession(loaded));

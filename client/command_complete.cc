@@ -60,6 +60,7 @@ absl::Status SaveState(const CommandLine& line, const TurnResult& result,
 absl::StatusOr<int> RunComplete(const CommandLine& line,
                                 const CommandContext& context) {
   Terminal& terminal = context.terminal;
+  if (!line.save_file.empty()) RETURN_IF_ERROR(CheckStateFile(line.save_file));
   v1::GenerateRequest request = line.request;
   if (line.messages_file.empty()) {
     ASSIGN_OR_RETURN(*request.mutable_text(), GetText(line, context));

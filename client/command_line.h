@@ -66,7 +66,7 @@ struct CommandLine {
   v1::SavePresetRequest save_preset;
   v1::ExportSessionRequest export_session;
   v1::SnapshotChunk import_session;  // all but what is in the file
-  // export: where to, or empty; import: where from
+  // export: where to, or empty; import: where from; "-" is stdout and stdin
   std::string state_file;
   uint32_t page_size = 100;
   // score: instead of the text, the name of a file that holds it, or empty

@@ -3,6 +3,7 @@
 
 #include "client/commands.h"
 #include "client/format.h"
+#include "client/input.h"
 #include "client/state_file.h"
 #include "engine/base/clock.h"
 #include "engine/base/status_macros.h"
@@ -10,29 +11,60 @@
 namespace reprise {
 namespace {
 
+constexpr char kStandardStream[] = "-";
+
+absl::Status CheckTarget(const CommandLine& line, const std::string& path,
+                         const Terminal& terminal) {
+  if (path != kStandardStream) return CheckStateFile(path);
+  if (line.json) {
+    return absl::InvalidArgumentError(
+        "--json: stdout is for the state; --out=FILE leaves it to the JSON");
+  }
+  if (!terminal.out_is_terminal()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--out: stdout is a terminal, and a state is no text");
+}
+
 absl::Status Export(const CommandLine& line, const CommandContext& context) {
   const int64_t start_ns = Clock::Real().MonotonicNs();
+  Terminal& terminal = context.terminal;
   const std::string& id = line.export_session.id();
   const std::string path =
       line.state_file.empty() ? id + ".rpse" : line.state_file;
+  RETURN_IF_ERROR(CheckTarget(line, path, terminal));
   ASSIGN_OR_RETURN(const v1::SealedSnapshot state,
                    context.client.ExportSession(line.export_session));
+  const auto outcome = [&](const std::string& where) {
+    return id + " is in " + where + ", after " + Since(start_ns) + ": " +
+           DescribeState(state.info());
+  };
+  if (path == kStandardStream) {
+    terminal.Print(state.data());
+    if (terminal.out_closed()) {  // half a state is none
+      return absl::UnknownError("--out: the reader of stdout has gone");
+    }
+    if (terminal.status().ok()) terminal.Note(outcome("stdout"));
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(WriteStateFile(path, state.data()));
-  if (line.json) return PrintJson(state.info(), context.terminal);
-  context.terminal.Print(id + " is in " + path + ", after " + Since(start_ns) +
-                         ": " + DescribeState(state.info()) + "\n");
+  if (line.json) return PrintJson(state.info(), terminal);
+  terminal.Print(outcome(path) + "\n");
   return absl::OkStatus();
 }
 
 absl::Status Import(const CommandLine& line, const CommandContext& context) {
   const int64_t start_ns = Clock::Real().MonotonicNs();
-  ASSIGN_OR_RETURN(
-      const v1::Session session,
-      ImportFile(line.state_file, line.import_session, context.client));
+  const bool from_stdin = line.state_file == kStandardStream;
+  ASSIGN_OR_RETURN(const std::string bytes,
+                   from_stdin ? ReadAll(context.in_fd, kMaxStateBytes)
+                              : ReadStateFile(line.state_file));
+  ASSIGN_OR_RETURN(const v1::Session session,
+                   context.client.ImportSession(bytes, line.import_session));
   if (line.json) return PrintJson(session, context.terminal);
   context.terminal.Print(session.id() + " is a session, from " +
-                         line.state_file + ", after " + Since(start_ns) + ": " +
-                         DescribeSession(session) + "\n");
+                         (from_stdin ? "stdin" : line.state_file) + ", after " +
+                         Since(start_ns) + ": " + DescribeSession(session) +
+                         "\n");
   return absl::OkStatus();
 }
 
@@ -53,13 +85,6 @@ std::string DescribeState(const v1::SnapshotInfo& info) {
     text += ", until " + FormatTime(info.expires_unix_ms());
   }
   return text;
-}
-
-absl::StatusOr<v1::Session> ImportFile(const std::string& path,
-                                       const v1::SnapshotChunk& target,
-                                       Client& client) {
-  ASSIGN_OR_RETURN(const std::string bytes, ReadStateFile(path));
-  return client.ImportSession(bytes, target);
 }
 
 absl::Status RunStates(const CommandLine& line, const CommandContext& context) {

@@ -64,11 +64,6 @@ absl::Status RunSessions(const CommandLine& line,
 
 // kSessionsExport and kSessionsImport.
 absl::Status RunStates(const CommandLine& line, const CommandContext& context);
-// Makes a session of a file; `target` is as for Client::ImportSession. Its
-// errors and those of ReadStateFile.
-absl::StatusOr<v1::Session> ImportFile(const std::string& path,
-                                       const v1::SnapshotChunk& target,
-                                       Client& client);
 
 // "8.3 ms": from `start_ns`, of Clock::Real().MonotonicNs(), until now.
 std::string Since(int64_t start_ns);

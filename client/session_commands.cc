@@ -136,7 +136,7 @@ void AddExport(CLI::App& sessions, CommandLine& line) {
   AddName(app, "ID", "The session, which stays",
           [&line](const std::string& id) { line.export_session.set_id(id); })
       ->required();
-  app.add_option("--out", line.state_file, "The file [ID.rpse]")
+  app.add_option("--out", line.state_file, "The file, - is stdout [ID.rpse]")
       ->type_name("FILE");
   AddEncoding(app, "Options",
               [&line] { return line.export_session.mutable_seal(); });
@@ -155,7 +155,8 @@ void AddExport(CLI::App& sessions, CommandLine& line) {
 void AddImport(CLI::App& sessions, CommandLine& line) {
   CLI::App& app = AddCommand(sessions, "import", "Makes a session of a file",
                              Command::kSessionsImport, line);
-  app.add_option("FILE", line.state_file, "What `export` or `--save` wrote")
+  app.add_option("FILE", line.state_file,
+                 "What `export` or `--save` wrote, - is stdin")
       ->type_name("")
       ->required();
   app.add_option_function<std::string>(
@@ -174,14 +175,22 @@ void AddImport(CLI::App& sessions, CommandLine& line) {
 }  // namespace
 
 void AddStateOptions(CLI::App& app, CommandLine& line) {
+  const CLI::Validator names_file(
+      [](std::string& text) -> std::string {
+        return text == "-" ? "stdin and stdout are for the text; name a file"
+                           : "";
+      },
+      "");
   app.add_option("--load", line.load_file,
                  "Goes on from the state in this file; the server keeps "
                  "nothing")
       ->type_name("FILE")
+      ->check(names_file)
       ->excludes("--session")
       ->excludes("--preset");
   app.add_option("--save", line.save_file, "Writes the state after it there")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(names_file);
   AddEncoding(app, "Output", [&line] {
     return line.request.mutable_output()->mutable_snapshot();
   });

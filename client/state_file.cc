@@ -30,11 +30,17 @@ bool WriteWhole(int fd, std::string_view bytes) {
   return true;
 }
 
+// A new file for its owner only, beside `path`, so that a rename stays in one
+// file system. Returns -1 if it cannot be made.
+int MakeDraft(const std::string& path, std::string& draft) {
+  draft = path + ".XXXXXX";
+  return mkostemp(draft.data(), O_CLOEXEC);
+}
+
 // Whole or not at all: a draft that takes the place of `path` in the end.
 absl::Status WriteInPlace(const std::string& path, std::string_view bytes) {
-  // Beside it, so that the rename stays in one file system.
-  std::string draft = path + ".XXXXXX";
-  const int fd = mkostemp(draft.data(), O_CLOEXEC);  // for its owner only
+  std::string draft;
+  const int fd = MakeDraft(path, draft);
   if (fd < 0) return Failed("write", path);
   absl::Status status;
   if (!WriteWhole(fd, bytes) || fsync(fd) != 0) status = Failed("write", path);
@@ -66,9 +72,34 @@ absl::Status WriteStateFile(const std::string& path, std::string_view bytes) {
   return WriteInPlace(path, bytes);
 }
 
+absl::Status CheckStateFile(const std::string& path) {
+  struct stat there {};
+  if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    errno = EISDIR;
+    if (S_ISDIR(there.st_mode)) return Failed("write", path);
+    // Not opened: that would wait for the reader of a pipe.
+    if (access(path.c_str(), W_OK) != 0) return Failed("write", path);
+    return absl::OkStatus();
+  }
+  std::string draft;
+  const int fd = MakeDraft(path, draft);
+  if (fd < 0) return Failed("write", path);
+  close(fd);
+  unlink(draft.c_str());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> ReadStateFile(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Failed("open", path);
+  struct stat file {};
+  if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+      file.st_size > static_cast<off_t>(kMaxStateBytes)) {
+    close(fd);
+    return absl::ResourceExhaustedError(
+        path + " has " + std::to_string(file.st_size) +
+        " bytes, a state at most " + std::to_string(kMaxStateBytes));
+  }
   absl::StatusOr<std::string> bytes = ReadAll(fd, kMaxStateBytes);
   close(fd);
   if (bytes.ok()) return bytes;

@@ -19,8 +19,11 @@ constexpr size_t kMaxStateBytes = size_t{1} << 30;
 // then what was there is still there.
 absl::Status WriteStateFile(const std::string& path, std::string_view bytes);
 
+// Whether WriteStateFile could begin now: its error if not. Nothing is changed.
+absl::Status CheckStateFile(const std::string& path);
+
 // Unknown, naming the file, if it cannot be read; ResourceExhausted if it has
-// more than kMaxStateBytes.
+// more than kMaxStateBytes, of a file before any of them is read.
 absl::StatusOr<std::string> ReadStateFile(const std::string& path);
 
 }  // namespace reprise

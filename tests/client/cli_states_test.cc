@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/bytes.h"
 #include "tests/client/cli_fixture.h"
 #include "tests/support/temp_dir.h"
 
@@ -100,6 +101,62 @@ TEST_F(CliStatesTest, ImportSendsTheFileInPieces) {
   EXPECT_THAT(Run({"sessions", "import", path}).out, StartsWith("made is"));
   EXPECT_THAT(Run({"sessions", "import", dir_.Path("none")}).err,
               HasSubstr("cannot open " + dir_.Path("none")));
+}
+
+TEST_F(CliStatesTest, StatesGoThroughPipes) {
+  const std::vector<std::string> exporting = {"sessions", "export", "s",
+                                              "--out=-"};
+  const Outcome exported = Run(exporting);
+  EXPECT_EQ(exported.exit_code, 0);
+  EXPECT_EQ(exported.out, "sealed");
+  EXPECT_THAT(exported.err, StartsWith("s is in stdout, after "));
+  EXPECT_FALSE(std::filesystem::exists("-"));
+  const Outcome json = Run({"sessions", "export", "s", "--out=-", "--json"});
+  EXPECT_EQ(json.exit_code, 1);
+  EXPECT_EQ(json.out, "");
+  EXPECT_THAT(json.err, HasSubstr("stdout is for the state"));
+  Process at_terminal(Arguments(exporting), Process::Streams::kTerminal);
+  EXPECT_EQ(at_terminal.Wait(), 1);
+  EXPECT_THAT(at_terminal.out(), HasSubstr("stdout is a terminal"));
+  // Half a state is no success, as the beginning of a text is.
+  v1::SnapshotChunk large;
+  large.set_data(std::string(1 << 20, 'x'));
+  large.set_crc32c(Crc32c(large.data()));
+  server_.sessions.SetExport({large});
+  Process piped({"/bin/sh", "-c",
+                 std::string(kBinary) + " --server=" + server_.address() +
+                     " sessions export s --out=- | head -c 10"},
+                Process::Streams::kPipes);
+  piped.Wait();
+  EXPECT_THAT(piped.err(), HasSubstr("the reader of stdout has gone"));
+
+  const std::string bytes("\0\xff\n", 3);
+  const Outcome imported = Run({"sessions", "import", "-", "--id=new"}, bytes);
+  EXPECT_EQ(imported.exit_code, 0) << imported.err;
+  EXPECT_THAT(imported.out, StartsWith("new is a session, from stdin, after "));
+  EXPECT_EQ(server_.sessions.last_import(), bytes);
+  for (const std::string option : {"--load=-", "--save=-"}) {
+    const Outcome complete = Run({"complete", "a", option});
+    EXPECT_EQ(complete.exit_code, 2) << option;
+    EXPECT_THAT(complete.err, HasSubstr("name a file")) << option;
+  }
+}
+
+// The answer is not made for nothing.
+TEST_F(CliStatesTest, AStateThatCannotBeWrittenIsKnownBeforeTheRequest) {
+  server_.inference.SetAnswer(WithState());
+  const std::string path = dir_.Path("none/state");
+  const Outcome complete = Run({"complete", "a", "--save=" + path});
+  EXPECT_EQ(complete.exit_code, 1);
+  EXPECT_EQ(complete.out, "");
+  EXPECT_EQ(complete.err,
+            "reprise: cannot write " + path + ": No such file or directory\n");
+  EXPECT_EQ(server_.inference.last_request().text(), "") << "it was sent";
+  const Outcome exported = Run({"sessions", "export", "s", "--out=" + path});
+  EXPECT_EQ(exported.exit_code, 1);
+  EXPECT_THAT(Run({"chat", "--session=s"}, "/save " + path + "\n").err,
+              HasSubstr("cannot write " + path));
+  EXPECT_EQ(server_.sessions.last_export().id(), "") << "it was sent";
 }
 
 TEST_F(CliStatesTest, CompleteGoesOnFromAFileAndWritesTheNext) {
@@ -210,6 +267,10 @@ TEST_F(CliStatesTest, ChatSavesAndLoads) {
             "reprise: INVALID_ARGUMENT: /save needs a FILE\n");
   EXPECT_THAT(Run({"chat", "--session=s"}, "/load /none/at/all\n").err,
               HasSubstr("cannot open /none/at/all"));
+  for (const std::string command : {"/load", "/save"}) {
+    EXPECT_EQ(Run({"chat", "--session=s"}, command + " -\n").err,
+              "reprise: INVALID_ARGUMENT: " + command + " needs a FILE\n");
+  }
 }
 
 }  // namespace

@@ -86,5 +86,37 @@ TEST(StateFileTest, WhatCannotBeReadIsNamed) {
   EXPECT_FALSE(WriteStateFile(dir.Path("none/state"), "x").ok());
 }
 
+// Of all that is asked before, nothing is changed.
+TEST(StateFileTest, IsAskedBeforeWhetherItCouldBeWritten) {
+  const TempDir dir;
+  const std::string old = dir.Write("old", "old");
+  EXPECT_TRUE(CheckStateFile(old).ok());
+  EXPECT_TRUE(CheckStateFile(dir.Path("new")).ok());
+  EXPECT_EQ(*ReadStateFile(old), "old");
+  EXPECT_EQ(FilesIn(dir), 1);
+  const std::string pipe = dir.Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(CheckStateFile(pipe).ok());  // without a reader
+  EXPECT_TRUE(CheckStateFile("/dev/null").ok());
+  for (const std::string& path :
+       {dir.Path("none/state"), dir.path(), old + "/below",
+        dir.Path(std::string(300, 'n')), std::string("/proc/state")}) {
+    const absl::Status status = CheckStateFile(path);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("cannot write " + path + ": "));
+  }
+}
+
+TEST(StateFileTest, OneThatIsTooLargeIsRefusedUnread) {
+  const TempDir dir;
+  const std::string path = dir.Write("state", "");
+  constexpr off_t kBytes = off_t{1} << 40;
+  ASSERT_EQ(truncate(path.c_str(), kBytes), 0) << "no sparse files here";
+  const absl::Status status = ReadStateFile(path).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(path + " has 1099511627776 bytes"));
+}
+
 }  // namespace
 }  // namespace reprise
