@@ -8,6 +8,7 @@
 #include "engine/base/status_macros.h"
 #include "server/inference_service_request.h"
 #include "server/inference_service_response.h"
+#include "server/seal.h"
 
 namespace reprise {
 
@@ -97,10 +98,12 @@ absl::Status ImportCall::TakeTarget() {
 
 absl::Status ImportCall::Store() {
   if (!crc32c_.has_value()) {
-    return absl::DataLossError(
-        absl::StrCat("snapshot: its stream ended after ", bytes_.size(),
-                     " bytes, before the chunk with crc32c"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("crc32c: is in no chunk, the stream ended after ",
+                     bytes_.size(), " bytes"));
   }
+  // Something else than a seal is not a damaged one, whatever its checksum.
+  RETURN_IF_ERROR(CheckBeginsAsSeal(bytes_));
   if (Crc32c(bytes_) != *crc32c_) {
     return absl::DataLossError(
         absl::StrCat("snapshot: its ", bytes_.size(),

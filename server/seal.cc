@@ -112,22 +112,13 @@ absl::StatusOr<Header> ReadHeader(ByteReader& reader) {
 
 // Everything that can be seen without a key.
 absl::StatusOr<Header> ParseHeader(std::string_view sealed) {
+  RETURN_IF_ERROR(CheckBeginsAsSeal(sealed));
   if (sealed.size() < kMagic.size() + sizeof(uint32_t)) {
     return Damaged(SnapshotFailure::kTruncated, "has ", sealed.size(),
                    " bytes, less than the shortest seal");
   }
   ByteReader reader(sealed);
-  ASSIGN_OR_RETURN(const std::string_view magic,
-                   reader.GetBytes(kMagic.size()));
-  if (magic == kSnapshotMagic) {
-    return Refuse(absl::StatusCode::kPermissionDenied, SnapshotFailure::kSeal,
-                  "has no seal; only sealed ones are taken, as Export and "
-                  "Generate give them out");
-  }
-  if (magic != kMagic) {
-    return Damaged(SnapshotFailure::kChecksum, "does not start with ",
-                   ToAbsl(kMagic));
-  }
+  RETURN_IF_ERROR(reader.GetBytes(kMagic.size()).status());
   ASSIGN_OR_RETURN(const uint32_t version, reader.Get<uint32_t>());
   if (version != kSealVersion) {
     return Refuse(absl::StatusCode::kFailedPrecondition,
@@ -215,6 +206,23 @@ absl::StatusOr<std::string> SealSnapshot(const SealKeys& keys,
   RETURN_IF_ERROR(SealInPlace(key.algorithm, key.secret, header.nonce,
                               header.header_bytes, sealed));
   return sealed;
+}
+
+absl::Status CheckBeginsAsSeal(std::string_view bytes) {
+  if (bytes.empty()) {
+    return absl::InvalidArgumentError("snapshot: has no bytes");
+  }
+  if (kMagic.starts_with(bytes.substr(0, kMagic.size()))) {
+    return absl::OkStatus();
+  }
+  if (bytes.starts_with(kSnapshotMagic)) {
+    return Refuse(absl::StatusCode::kPermissionDenied, SnapshotFailure::kSeal,
+                  "has no seal; only sealed ones are taken, as Export and "
+                  "Generate give them out");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "snapshot: its ", bytes.size(),
+      " bytes are no sealed state, they do not start with ", ToAbsl(kMagic)));
 }
 
 absl::StatusOr<OpenedSnapshot> OpenSnapshot(const SealKeys& keys,

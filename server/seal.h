@@ -58,11 +58,16 @@ struct OpenedSnapshot {
   std::string snapshot;
 };
 
+// Whether these bytes begin as a seal does, or as much of one as they have.
+// InvalidArgument if they are something else, or nothing; PermissionDenied if
+// they are a snapshot without a seal.
+absl::Status CheckBeginsAsSeal(std::string_view bytes);
+
 // Checked in this order; nothing of the snapshot is shown before all is well.
+//  * CheckBeginsAsSeal;
 //  * DataLoss: cut, too long, not of the format;
 //  * FailedPrecondition: another version of the format;
-//  * PermissionDenied: a snapshot without a seal, or with a key that is not
-//    among `keys`;
+//  * PermissionDenied: with a key that is not among `keys`;
 //  * DataLoss: changed, or sealed with another key of that id;
 //  * PermissionDenied: another tenant's;
 //  * FailedPrecondition: of another model; expired.

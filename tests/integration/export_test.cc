@@ -281,7 +281,7 @@ TEST_F(ExportTest, BytesOnTheWayAreLimitedAndGivenBack) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(
         Import(server.sessions(), std::string(90, 'x')).status.error_code(),
-        StatusCode::DATA_LOSS);
+        StatusCode::INVALID_ARGUMENT);
   }
 }
 

@@ -180,6 +180,7 @@ TEST_F(ImportTest, NoFlippedByteIsTaken) {
     const Imported imported = Import(server_.sessions(), damaged, "new");
     const StatusCode code = imported.status.error_code();
     EXPECT_TRUE(code == StatusCode::DATA_LOSS ||
+                code == StatusCode::INVALID_ARGUMENT ||   // of the magic
                 code == StatusCode::PERMISSION_DENIED ||  // of the key's id
                 code == StatusCode::FAILED_PRECONDITION)  // of the version
         << "byte " << i << ": " << imported.status.error_message();
@@ -233,13 +234,29 @@ TEST_F(ImportTest, StreamsThatAreCutOrMixedUpAreRefused) {
                            const std::string& text) {
     ExpectRefused(Import(server_.sessions(), chunks), code, text);
   };
-  refused({}, StatusCode::DATA_LOSS, "ended after 0 bytes");
+  refused({}, StatusCode::INVALID_ARGUMENT, "ended after 0 bytes");
   StreamChunks cut = whole;
   cut.pop_back();
-  refused(cut, StatusCode::DATA_LOSS, "before the chunk with crc32c");
+  refused(cut, StatusCode::INVALID_ARGUMENT, "crc32c: is in no chunk");
+  StreamChunks first_is_last = whole;
+  std::swap(first_is_last.front(), first_is_last.back());
+  refused(first_is_last, StatusCode::INVALID_ARGUMENT, "not the last");
   StreamChunks swapped = whole;
   std::swap(swapped[0], swapped[1]);
-  refused(swapped, StatusCode::DATA_LOSS, "crc32c");
+  refused(swapped, StatusCode::INVALID_ARGUMENT, "do not start with RPSE");
+  swapped = whole;  // what is left of a good one
+  std::swap(swapped[1], swapped[2]);
+  refused(swapped, StatusCode::DATA_LOSS, "are not those that crc32c");
+  StreamChunks empty = whole;
+  empty[1].clear_data();
+  refused(empty, StatusCode::INVALID_ARGUMENT, "data: has 0 bytes");
+  refused(Chunks("not what you gave me"), StatusCode::INVALID_ARGUMENT,
+          "snapshot: its 20 bytes are no sealed state");
+  refused(Chunks(""), StatusCode::INVALID_ARGUMENT, "snapshot: has no bytes");
+  // One that was cut or grew before it was sent, and says so.
+  const std::string most = sealed_.substr(0, sealed_.size() - 1);
+  refused(Chunks(most), StatusCode::DATA_LOSS, "its seal says");
+  refused(Chunks(sealed_ + "x"), StatusCode::DATA_LOSS, "its seal says");
   StreamChunks doubled = whole;
   doubled.push_back(whole.back());
   refused(doubled, StatusCode::INVALID_ARGUMENT, "crc32c");

@@ -239,7 +239,7 @@ TEST_F(SealedTurnsTest, OnlyWhatTheServerSealedIsTaken) {
   }
   expect_refused(state.substr(0, state.size() / 2), StatusCode::DATA_LOSS,
                  "snapshot: ");
-  expect_refused("", StatusCode::DATA_LOSS, "snapshot: has 0 bytes");
+  expect_refused("", StatusCode::INVALID_ARGUMENT, "snapshot: has no bytes");
   ServerOptions options = options_;
   options.tenant = "other";
   TestServer others(options);

@@ -96,19 +96,21 @@ TEST_P(SealTest, RefusesEveryFlippedBit) {
     damaged[bit / 8] ^= static_cast<char>(1 << bit % 8);
     const absl::Status status = OpenSnapshot(*keys, damaged, Reader()).status();
     const size_t byte = bit / 8;
-    // The version has a code of its own; another key's id is no damage.
+    // Without its beginning it is no seal; the version has a code of its own;
+    // another key's id is no damage.
     absl::StatusCode want = kDataLoss;
+    if (byte < 4) want = kInvalidArgument;
     if (byte >= 4 && byte < 8) want = kFailedPrecondition;
     if (byte == 72) want = kPermissionDenied;
     EXPECT_EQ(status.code(), want) << "byte " << byte << ": " << status;
-    EXPECT_TRUE(SealFailureOf(status).has_value()) << byte;
+    EXPECT_EQ(SealFailureOf(status).has_value(), byte >= 4) << byte;
   }
 }
 
 TEST_P(SealTest, RefusesEveryCutAndEveryExtraByte) {
   const auto keys = Keys();
   const std::string sealed = *SealSnapshot(*keys, Label(), snapshot_);
-  for (size_t size = 0; size < sealed.size(); ++size) {
+  for (size_t size = 1; size < sealed.size(); ++size) {
     const std::vector<char> exact(sealed.begin(), sealed.begin() + size);
     ExpectRefused(*keys, {exact.data(), exact.size()}, Reader(), kDataLoss,
                   SnapshotFailure::kTruncated, "snapshot: ");
@@ -227,8 +229,12 @@ TEST(SealFormatTest, ASnapshotWithoutASealIsToldApart) {
   EXPECT_THAT(std::string(bare.message()), HasSubstr("has no seal"));
   const absl::Status other =
       OpenSnapshot(*keys, "GIF89a" + std::string(200, '\0'), {}).status();
-  EXPECT_EQ(other.code(), kDataLoss);
+  EXPECT_EQ(other.code(), kInvalidArgument);
   EXPECT_THAT(std::string(other.message()), HasSubstr("start with RPSE"));
+  // However little there is of it.
+  EXPECT_EQ(OpenSnapshot(*keys, "G", {}).status().code(), kInvalidArgument);
+  EXPECT_EQ(OpenSnapshot(*keys, "", {}).status().code(), kInvalidArgument);
+  EXPECT_EQ(OpenSnapshot(*keys, "RP", {}).status().code(), kDataLoss);
 }
 
 TEST(SealFormatTest, OtherErrorsHaveNoFailure) {
