@@ -208,6 +208,13 @@ absl::Status OpenError(const std::string& path, Durability durability,
   return CannotOpen(absl::StrCat("cannot open ", path), reason);
 }
 
+absl::Status NoThreadError(const std::string& path,
+                           const std::system_error& error) {
+  return absl::UnavailableError(absl::StrCat(
+      "store: cannot open ", path, ": cannot start a thread: ", error.what(),
+      "; raise the limit of threads (ulimit -u) or of memory (ulimit -v)"));
+}
+
 }  // namespace
 
 absl::Status FromRocksDb(const rocksdb::Status& status) {
@@ -220,15 +227,23 @@ absl::Status FromRocksDb(const rocksdb::Status& status) {
   return absl::UnavailableError(absl::StrCat("store: ", reason));
 }
 
+absl::Status RocksDbDatabase::TryThread(const std::string& path) {
+  try {
+    std::thread([] {}).join();
+    return absl::OkStatus();
+  } catch (const std::system_error& error) {
+    return NoThreadError(path, error);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<RocksDbDatabase>> RocksDbDatabase::Open(
     const std::string& path, const RocksDbOptions& options) {
   RETURN_IF_ERROR(MakeDirectories(path));
+  RETURN_IF_ERROR(TryThread(path));
   try {
     return OpenIn(path, options);
-  } catch (const std::system_error& error) {  // of std::thread, RocksDB's too
-    return absl::UnavailableError(absl::StrCat(
-        "store: cannot open ", path, ": cannot start a thread: ", error.what(),
-        "; raise the limit of threads (ulimit -u) or of memory (ulimit -v)"));
+  } catch (const std::system_error& error) {
+    return NoThreadError(path, error);
   }
 }
 

@@ -44,6 +44,11 @@ class RocksDbDatabase {
   static absl::Status TryWriting(const std::string& path,
                                  const RocksDbOptions& options);
 
+  // Whether a thread can be started; Open asks, too. RocksDB does not survive
+  // that one of its own cannot: `path` stays locked, and closing the next
+  // database ends the process. What is left is the moment in between.
+  static absl::Status TryThread(const std::string& path);
+
   // Applies the batch, all of it or nothing, and returns when it is as far on
   // its way to the disk as the durability says. Unavailable if that failed.
   // Then failed() is true and writing will fail until the database is opened

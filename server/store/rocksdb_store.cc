@@ -193,15 +193,17 @@ class RocksDbStore : public SnapshotStore {
   absl::Status Reopen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     reopening_ = true;
     mu_.Unlock();
-    absl::Status can_write = CheckSpace(path_);
-    if (can_write.ok())
-      can_write = RocksDbDatabase::TryWriting(path_, options_);
+    absl::Status can_open = CheckSpace(path_);
+    if (can_open.ok()) {
+      can_open = RocksDbDatabase::TryWriting(path_, options_);
+    }
+    if (can_open.ok()) can_open = RocksDbDatabase::TryThread(path_);
     mu_.Lock();
-    if (!can_write.ok() && sessions_ != nullptr) {
+    if (!can_open.ok() && sessions_ != nullptr) {
       // It can still be read: not given up for an attempt that must fail.
       reopening_ = false;
       changed_.NotifyAll();
-      return can_write;
+      return can_open;
     }
     while (users_ > 0) changed_.Wait(mu_);
     std::unique_ptr<RocksDbSessions> old = std::move(sessions_);

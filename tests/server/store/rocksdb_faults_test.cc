@@ -1,18 +1,43 @@
 // The RocksDB store on a medium that fails, and then works again. A program of
 // its own: it changes the limits and the mounts of its process.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
 #include "server/store/snapshot_store.h"
 #include "tests/support/temp_dir.h"
+
+namespace reprise {
+namespace {
+
+std::atomic<bool> no_threads{false};
+std::atomic<int> refused_threads{0};
+
+}  // namespace
+}  // namespace reprise
+
+// What std::thread of this program and of its libraries comes to, in place of
+// the system's.
+extern "C" int pthread_create(pthread_t* thread,
+                              const pthread_attr_t* attributes,
+                              void* (*body)(void*), void* argument) noexcept {
+  static const auto create = reinterpret_cast<decltype(&pthread_create)>(
+      dlsym(RTLD_NEXT, "pthread_create"));
+  if (!reprise::no_threads) return create(thread, attributes, body, argument);
+  ++reprise::refused_threads;
+  return EAGAIN;
+}
 
 namespace reprise {
 namespace {
@@ -29,8 +54,9 @@ absl::Status Put(SnapshotStore& store, std::optional<uint64_t> expected,
   return store.Put(kKey, expected, session, snapshot, {}).status();
 }
 
-std::unique_ptr<SnapshotStore> Open(const std::string& path) {
-  auto store = OpenRocksDbStore(path);
+std::unique_ptr<SnapshotStore> Open(
+    const std::string& path, Durability durability = Durability::kFsync) {
+  auto store = OpenRocksDbStore(path, {.durability = durability});
   EXPECT_TRUE(store.ok()) << store.status();
   return *std::move(store);
 }
@@ -88,6 +114,38 @@ TEST(RocksDbFaultsTest, WritesAgainOnceTheMediumDoes) {
     ExpectStored(*store, 2, new_state);
   }
   ExpectStored(*Open(dir.Path("db")), 2, new_state);
+}
+
+// The database that is opened anew needs threads, its own and RocksDB's.
+TEST(RocksDbFaultsTest, WritesAgainOnceThereAreThreads) {
+  for (const Durability durability : {Durability::kFsync, Durability::kAsync}) {
+    TempDir dir;
+    const std::string old_state(30'000, 'o');
+    const std::string new_state(30'000, 'n');
+    auto store = Open(dir.Path("db"), durability);
+    ASSERT_TRUE(Put(*store, std::nullopt, 1, old_state).ok());
+    const SessionKey other{"tenant", "other"};
+    ASSERT_TRUE(store->Put(other, std::nullopt, {}, old_state, {}).ok());
+    {
+      FileSizeLimit limit(20'000);
+      EXPECT_EQ(Put(*store, 1, 2, new_state).code(), kUnavailable);
+    }
+    no_threads = true;
+    for (int i = 1; i <= 3; ++i) {
+      const absl::Status status = Put(*store, 1, 2, new_state);
+      EXPECT_EQ(status.code(), kUnavailable) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("cannot start a thread"));
+      EXPECT_GE(refused_threads.exchange(0), 1);
+      EXPECT_EQ(*store->GetSnapshot(other, 0), old_state);
+    }
+    no_threads = false;
+    ExpectStored(*store, 1, old_state);
+    const absl::Status status = Put(*store, 1, 2, new_state);
+    EXPECT_TRUE(status.ok()) << status;
+    store.reset();
+    ExpectStored(*Open(dir.Path("db"), durability), 2, new_state);
+  }
 }
 
 // Gives the process mounts of its own, before RocksDB starts its threads: they
