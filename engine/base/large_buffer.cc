@@ -4,16 +4,16 @@
 
 #include <cstdint>
 #include <new>
+#include <tuple>
 #include <utility>
+
+#include "engine/base/mutex.h"
 
 namespace reprise {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-// From here on straight from the system: an allocator would keep blocks of up
-// to 32 MiB for itself, and would not lay them on the borders of huge pages.
-constexpr size_t kMappedBytes = size_t{4} << 20;
 constexpr size_t kHugePageBytes = size_t{2} << 20;
 constexpr size_t kPageBytes = 4096;
 
@@ -41,16 +41,57 @@ std::byte* Map(size_t bytes) {
 
 }  // namespace
 
+// From kOwnBytes on straight from the system: an allocator would keep blocks of
+// up to 32 MiB for itself, and would not lay them on the borders of huge pages.
+class LargeBuffer::Arena {
+ public:
+  static constexpr size_t kBytes = size_t{32} << 20;
+  // Less is left to the allocator.
+  static constexpr size_t kLeastBytes = size_t{64} << 10;
+
+  // One that has room, and the room.
+  static std::pair<std::shared_ptr<Arena>, std::byte*> Take(size_t bytes) {
+    struct Shared {
+      Mutex mu;
+      std::weak_ptr<Arena> newest ABSL_GUARDED_BY(mu);
+    };
+    static Shared& shared = *new Shared;
+    const size_t length = RoundUp(bytes, static_cast<size_t>(kAlignment));
+    MutexLock lock(shared.mu);
+    std::shared_ptr<Arena> arena = shared.newest.lock();
+    if (arena == nullptr || kBytes - arena->used_ < length) {
+      arena = std::make_shared<Arena>();
+      shared.newest = arena;
+    }
+    std::byte* const data = arena->start_ + arena->used_;
+    arena->used_ += length;
+    return {std::move(arena), data};
+  }
+
+  Arena() : start_(Map(kBytes)) {}
+  ~Arena() { munmap(start_, kBytes); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+ private:
+  std::byte* const start_;
+  size_t used_ = 0;  // guarded by Take's mutex
+};
+
 LargeBuffer::LargeBuffer(size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  data_ = bytes >= kMappedBytes
-              ? Map(bytes)
-              : static_cast<std::byte*>(operator new(bytes, kAlignment));
+  if (bytes >= kOwnBytes) {
+    data_ = Map(bytes);
+  } else if (bytes >= Arena::kLeastBytes) {
+    std::tie(arena_, data_) = Arena::Take(bytes);
+  } else {
+    data_ = static_cast<std::byte*>(operator new(bytes, kAlignment));
+  }
 }
 
 LargeBuffer::~LargeBuffer() {
-  if (data_ == nullptr) return;
-  if (size_ >= kMappedBytes) {
+  if (data_ == nullptr || arena_ != nullptr) return;
+  if (size_ >= kOwnBytes) {
     munmap(data_, RoundUp(size_, kPageBytes));
   } else {
     operator delete(data_, kAlignment);
@@ -59,11 +100,13 @@ LargeBuffer::~LargeBuffer() {
 
 LargeBuffer::LargeBuffer(LargeBuffer&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      arena_(std::move(other.arena_)) {}
 
 LargeBuffer& LargeBuffer::operator=(LargeBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(arena_, other.arena_);
   return *this;
 }
 

@@ -28,7 +28,7 @@ T* Grow(LargeBuffer& buffer, int64_t elements) {
   const size_t bytes = static_cast<size_t>(elements) * sizeof(T);
   if (buffer.size() < bytes) {
     buffer = LargeBuffer();
-    buffer = LargeBuffer(bytes);
+    buffer = LargeBuffer(std::max(bytes, LargeBuffer::kOwnBytes));
   }
   return reinterpret_cast<T*>(buffer.data());
 }

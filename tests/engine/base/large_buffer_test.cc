@@ -9,6 +9,7 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace reprise {
 namespace {
@@ -61,6 +62,37 @@ TEST(LargeBufferTest, GivesItsMemoryBack) {
     const LargeBuffer buffer(64 * kMib);
     std::memset(buffer.data(), 1, buffer.size());
     EXPECT_GE(AnonymousBytes(), before + 60 * kMib);
+  }
+  EXPECT_LE(AnonymousBytes(), before + 4 * kMib);
+}
+
+// So that they have huge pages in common.
+TEST(LargeBufferTest, SmallerOnesLieTogether) {
+  std::vector<LargeBuffer> buffers;
+  for (int i = 0; i < 8; ++i) {
+    buffers.emplace_back(kMib + 1);
+    std::memset(buffers.back().data(), i, buffers.back().size());
+  }
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    EXPECT_EQ(buffers[i].data()[kMib], std::byte(i));
+    if (i == 0) continue;
+    EXPECT_EQ(buffers[i].data() - buffers[i - 1].data(),
+              static_cast<std::ptrdiff_t>(kMib + 64));
+  }
+  LargeBuffer first = std::move(buffers.front());
+  buffers.clear();
+  EXPECT_EQ(first.data()[kMib], std::byte{0});
+}
+
+TEST(LargeBufferTest, SmallerOnesGiveTheirMemoryBackTogether) {
+  const size_t before = AnonymousBytes();
+  {
+    std::vector<LargeBuffer> buffers;
+    for (int i = 0; i < 100; ++i) {  // several arenas
+      buffers.emplace_back(kMib);
+      std::memset(buffers.back().data(), 1, kMib);
+    }
+    EXPECT_GE(AnonymousBytes(), before + 95 * kMib);
   }
   EXPECT_LE(AnonymousBytes(), before + 4 * kMib);
 }
