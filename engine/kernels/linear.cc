@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstring>
 #include <dnnl.hpp>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/few_rows.h"
+#include "engine/kernels/linear_scratch.h"
 #include "engine/kernels/matmul.h"
 #include "engine/kernels/pack_weights.h"
 #include "engine/kernels/quantize.h"
@@ -27,9 +27,9 @@ namespace {
 
 using dnnl::memory;
 
-// Rows that one matmul takes where sums saturate, and each row is two: few
-// enough that the sums stay small beside a model, and enough to be fast.
-constexpr int64_t kSplitRows = 32;
+// Of ApplyAll: as many times the most of few rows as max_rows of an engine is
+// at least, so that the room for those serves.
+constexpr size_t kMostCalls = 8;
 
 // oneDNN's errors of Apply leave no way to go on: arguments were checked when
 // the primitive was made.
@@ -40,43 +40,6 @@ void CheckOk(dnnl_status_t status) { CHECK(status == dnnl_success); }
 int64_t PaddedRows(int64_t rows) {
   return BucketRows(BucketIndex(std::max(rows, kReferenceRows)));
 }
-
-struct LinearScratch::Impl {
-  // Memory objects of one kernel; their handles are set at every call.
-  struct Bound {
-    explicit Bound(const Kernel& kernel)
-        : source(kernel.source, CpuEngine(), nullptr),
-          result(kernel.result, CpuEngine(), nullptr),
-          scratchpad(kernel.scratchpad, CpuEngine(), nullptr) {}
-    memory source;
-    memory result;
-    memory scratchpad;
-  };
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-
-  Bound& Bind(const Kernel& kernel) {
-    const auto found = bound.find(kernel.id);
-    if (found != bound.end()) return found->second;
-    const size_t lines = (kernel.scratchpad.get_size() + 63) / 64;
-    if (scratchpad.size() < lines) scratchpad.resize(lines);
-    return bound.emplace(kernel.id, kernel).first->second;
-  }
-
-  // Executes `kernel` on kernel.rows rows.
-  void Run(const Kernel& kernel, const memory& weights, const memory& bias,
-           const void* source, void* result);
-
-  dnnl::stream stream{CpuEngine()};
-  std::unordered_map<uint64_t, Bound> bound;  // by Kernel::id
-  std::vector<Line> scratchpad;               // of the most demanding kernel
-  std::vector<uint16_t> source;               // bf16, [kernel rows, in]
-  // Of 8-bit matmuls:
-  std::vector<uint8_t> quantized;  // [kernel rows, in]
-  std::vector<float> row_scales;   // [rows]
-  std::vector<int32_t> sums;       // [2 kSplitRows, out] where sums saturate
-};
 
 // The C interface: the C++ one builds a map at every call.
 void LinearScratch::Impl::Run(const Kernel& kernel, const memory& weights,
@@ -100,9 +63,10 @@ void LinearScratch::Impl::Run(const Kernel& kernel, const memory& weights,
                                  args.data()));
 }
 
-template <class T>
-void Grow(std::vector<T>& values, int64_t size) {
-  if (std::ssize(values) < size) values.resize(static_cast<size_t>(size));
+void LinearScratch::Impl::Reserve(const Room& room) {
+  Grow(source, room.bf16);
+  Grow(quantized, room.int8);
+  Grow(row_scales, room.rows);
 }
 
 LinearScratch::LinearScratch() : impl_(std::make_unique<Impl>()) {}
@@ -128,18 +92,16 @@ struct Linear::Impl {
   void TakeBias(std::span<const float> numbers);
   void ApplySplit(MatrixView<const float> x, MatrixView<float> y,
                   LinearScratch::Impl& work) const;
-  void ApplyFew(MatrixView<const float> x, MatrixView<float> y,
-                LinearScratch::Impl& work) const;
-  const void* Source(MatrixView<const float> x, int64_t rows,
+  const void* Source(MatrixView<const float> x,
+                     const LinearScratch::Impl::Room& used,
                      LinearScratch::Impl& work) const;
-  void Finish(const LinearScratch::Impl& work, int64_t row, int64_t first,
-              std::span<float> y) const;
+  void Finish(float row_scale, int64_t first, std::span<float> y) const;
 
   WeightType type;
   int64_t in;
   int64_t out;
   int64_t max_rows;
-  int64_t few_rows = 0;  // up to so many, ApplyFew
+  int64_t few_rows = 0;  // up to so many, MultiplyAll
   // shared: all Linears of one shape.
   std::shared_ptr<const ShapeKernels> kernels;
   LargeBuffer weight_memory;
@@ -321,44 +283,52 @@ void Linear::Apply(MatrixView<const float> x, MatrixView<float> y,
   CHECK(x.cols == impl_->in && x.stride == x.cols);
   CHECK(y.cols == impl_->out && y.stride == y.cols);
   LinearScratch::Impl& work = *scratch.impl_;
-  if (x.rows <= impl_->few_rows) return impl_->ApplyFew(x, y, work);
+  if (x.rows <= impl_->few_rows) {
+    const Call call = {this, x, y};
+    return ApplyAll({&call, 1}, scratch);
+  }
   const bool int8 = impl_->type == WeightType::kInt8;
   if (int8 && EightBitSumsSaturate()) return impl_->ApplySplit(x, y, work);
   const Kernel& kernel = impl_->kernels->ForRows(x.rows);
-  const void* const source = impl_->Source(x, kernel.rows, work);
+  LinearScratch::Impl::Room room;
+  room.Add(impl_->type, kernel.rows, impl_->in);
+  work.Reserve(room);
+  const void* const source = impl_->Source(x, {}, work);
   work.Run(kernel, impl_->weights, impl_->bias, source, y.data);
   if (!int8) return;
-  ForEach(x.rows, 3 * impl_->out,
-          [&](int64_t row) { impl_->Finish(work, row, 0, y.RowSpan(row)); });
+  ForEach(x.rows, 3 * impl_->out, [&](int64_t row) {
+    const float scale = work.row_scales[static_cast<size_t>(row)];
+    impl_->Finish(scale, 0, y.RowSpan(row));
+  });
 }
 
-// x as a matmul of `rows` rows, which are at least as many, reads it.
-const void* Linear::Impl::Source(MatrixView<const float> x, int64_t rows,
+// x as a matmul reads it, in room that is not used yet.
+const void* Linear::Impl::Source(MatrixView<const float> x,
+                                 const LinearScratch::Impl::Room& used,
                                  LinearScratch::Impl& work) const {
   if (type == WeightType::kF32) return x.data;
   if (type == WeightType::kBf16) {
-    Grow(work.source, rows * in);
-    F32ToBf16(x.data, x.rows * in, work.source.data());
-    return work.source.data();
+    uint16_t* const source = work.source.data() + used.bf16;
+    F32ToBf16(x.data, x.rows * in, source);
+    return source;
   }
-  Grow(work.quantized, rows * in);
-  Grow(work.row_scales, x.rows);
+  uint8_t* const quantized = work.quantized.data() + used.int8;
+  float* const scales = work.row_scales.data() + used.rows;
   ForEach(x.rows, in, [&](int64_t row) {
-    work.row_scales[static_cast<size_t>(row)] =
-        QuantizeShifted(x.Row(row), in, work.quantized.data() + row * in);
+    scales[row] = QuantizeShifted(x.Row(row), in, quantized + row * in);
   });
-  return work.quantized.data();
+  return quantized;
 }
 
 // Turns sums, of a row's columns from `first` on, into results. Those of
 // integers take the place of the numbers that they become.
-void Linear::Impl::Finish(const LinearScratch::Impl& work, int64_t row,
-                          int64_t first, std::span<float> y) const {
+void Linear::Impl::Finish(float row_scale, int64_t first,
+                          std::span<float> y) const {
   if (type == WeightType::kInt8) {
     const Dequantizer scales = {
         .column_scales = int8_scales.data() + first,
         .bias = int8_bias.empty() ? nullptr : int8_bias.data() + first,
-        .row_scale = work.row_scales[static_cast<size_t>(row)]};
+        .row_scale = row_scale};
     Dequantize(scales, reinterpret_cast<const int32_t*>(y.data()),
                int8_offsets.data() + first, std::ssize(y), y.data());
   } else if (bias) {
@@ -367,28 +337,50 @@ void Linear::Impl::Finish(const LinearScratch::Impl& work, int64_t row,
   }
 }
 
-// Each thread has columns of its own.
-void Linear::Impl::ApplyFew(MatrixView<const float> x, MatrixView<float> y,
-                            LinearScratch::Impl& work) const {
-  const PackedColumns w = {
-      .type = type, .in = in, .out = out, .weights = weight_memory.data()};
-  const FewRows rows = {
-      .x = Source(x, x.rows, work), .count = x.rows, .sums = y.data};
-  const int64_t vectors = (out + kVectorColumns - 1) / kVectorColumns;
-  const int64_t parts = std::min<int64_t>(NumThreads(), vectors);
-  const int64_t floats = weight_bytes() / static_cast<int64_t>(sizeof(float));
-  ForEach(parts, floats / parts, [&](int64_t part) {
-    const int64_t first = vectors * part / parts * kVectorColumns;
-    const int64_t last =
-        std::min(out, vectors * (part + 1) / parts * kVectorColumns);
-    MultiplyFewRows(w, rows, first, last);
+void Linear::ApplyAll(std::span<const Call> calls, LinearScratch& scratch) {
+  std::array<FewRowsProduct, kMostCalls> products;
+  CHECK(calls.size() <= products.size());
+  if (!std::all_of(calls.begin(), calls.end(), [](const Call& call) {
+        return call.x.rows <= call.linear->few_rows();
+      })) {
+    for (const Call& call : calls) call.linear->Apply(call.x, call.y, scratch);
+    return;
+  }
+  LinearScratch::Impl& work = *scratch.impl_;
+  LinearScratch::Impl::Room room;
+  for (const auto& [linear, x, y] : calls) {
+    room.Add(linear->impl_->type, x.rows, x.cols);
+  }
+  work.Reserve(room);
+  std::array<int64_t, kMostCalls> first_rows;  // of their scales
+  LinearScratch::Impl::Room used;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto& [linear, x, y] = calls[i];
+    const Impl& impl = *linear->impl_;
+    first_rows[i] = used.rows;
+    products[i] = {
+        .w = {.type = impl.type,
+              .in = impl.in,
+              .out = impl.out,
+              .weights = impl.weight_memory.data()},
+        .rows = {
+            .x = impl.Source(x, used, work), .count = x.rows, .sums = y.data}};
+    used.Add(impl.type, x.rows, x.cols);
+  }
+  MultiplyAll(std::span(products).first(calls.size()), [&](size_t i,
+                                                           int64_t first,
+                                                           int64_t last) {
+    const auto& [linear, x, y] = calls[i];
+    const Impl& impl = *linear->impl_;
+    const float* const scales = work.row_scales.data() + first_rows[i];
     for (int64_t row = 0; row < x.rows; ++row) {
-      Finish(work, row, first, y.RowSpan(row).subspan(first, last - first));
+      const float scale = impl.type == WeightType::kInt8 ? scales[row] : 0;
+      impl.Finish(scale, first, y.RowSpan(row).subspan(first, last - first));
     }
   });
 }
 
-// Lets ApplyFew take small numbers of rows if it has oneDNN's bits, found out
+// Lets few rows go another way if it has oneDNN's bits, found out
 // with random numbers.
 void Linear::UseFewRowsIfExact() {
   const int64_t rows = std::min(kReferenceRows, impl_->max_rows);
@@ -447,7 +439,7 @@ void Linear::Reserve(LinearScratch& scratch) const {
   if (impl_->type == WeightType::kBf16) Grow(work.source, rows * impl_->in);
   if (impl_->type != WeightType::kInt8) return;
   Grow(work.quantized, rows * impl_->in);
-  Grow(work.row_scales, impl_->max_rows);
+  Grow(work.row_scales, rows);
   if (EightBitSumsSaturate()) Grow(work.sums, rows * impl_->out);
 }
 

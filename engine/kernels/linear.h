@@ -6,8 +6,7 @@
 // on some CPUs (AMX) that choice changes the last bit. So a Linear uses one
 // implementation for all row counts, the one for 4 rows, and where 1 to 3 rows
 // cannot have it they run as 2, 3 or 4. Up to 8 rows go through code of our own
-// (few_rows.h) if it gives oneDNN's bits for this matrix, which is tried when
-// it is made.
+// (few_rows.h) if it gives oneDNN's bits for this matrix, as is tried at first.
 //
 // int8: weights become 8-bit integers with a scale for each output, inputs with
 // a scale for each row at every call (quantize.h). Sums of their products are
@@ -116,6 +115,15 @@ class Linear {
   // hundred bytes) on the heap.
   void Apply(MatrixView<const float> x, MatrixView<float> y,
              LinearScratch& scratch) const;
+
+  // The same for up to 8, none of which reads what another one writes. With few
+  // rows the threads wait for each other once, not after every one.
+  struct Call {
+    const Linear* linear;
+    MatrixView<const float> x;
+    MatrixView<float> y;
+  };
+  static void ApplyAll(std::span<const Call> calls, LinearScratch& scratch);
 
   // Gives `scratch` all that Apply needs, for any number of rows.
   void Reserve(LinearScratch& scratch) const;

@@ -22,11 +22,14 @@
 namespace reprise {
 namespace {
 
-// Buffers of the scratch, [rows, d_model] each but kHidden.
+// Buffers of the scratch, [rows, d_model] each but those from kHidden
+// on.
 enum Buffer : int64_t {
   kDifference,  // to the predecessor
-  kMixed,       // what a projection reads
-  kHidden,      // [rows, a rank or the channel mix's width]
+  kMixed,       // what projections read: kRwkv7Mixes of them
+  kLastMixed = kMixed + kRwkv7Mixes - 1,
+  kHidden,  // [rows, a rank or the channel mix's width], of four maps
+  kLastHidden = kHidden + 3,
   kR,
   kK,
   kV,
@@ -76,17 +79,22 @@ class Lora {
     ASSIGN_OR_RETURN(Linear second,
                      context.weights.MakeHeadLinear(up, d.rank,
                                                     /*rows_per_row=*/1));
-    context.scratch.Reserve(kHidden, d.rank);
+    for (int64_t i = kHidden; i <= kLastHidden; ++i) {
+      context.scratch.Reserve(i, d.rank);
+    }
     return Lora(std::move(first), within, std::move(second));
   }
 
-  void Apply(MatrixView<const float> x, Scratch& scratch,
-             MatrixView<float> y) const {
-    const MatrixView<float> hidden =
-        scratch.Matrix(kHidden, x.rows, down_.out());
-    down_.Apply(x, hidden, scratch.linear());
-    if (within_ != nullptr) ForRows(hidden, within_);
-    up_.Apply(hidden, y, scratch.linear());
+  // The two matmuls, in one of the hidden buffers each.
+  Linear::Call Down(MatrixView<const float> x, Scratch& scratch,
+                    int64_t hidden) const {
+    return {&down_, x, scratch.Matrix(kHidden + hidden, x.rows, down_.out())};
+  }
+  Linear::Call Up(Scratch& scratch, int64_t hidden, MatrixView<float> y) const {
+    const MatrixView<float> x =
+        scratch.Matrix(kHidden + hidden, y.rows, up_.in());
+    if (within_ != nullptr) ForRows(x, within_);
+    return {&up_, x, y};
   }
 
  private:
@@ -96,6 +104,13 @@ class Lora {
   Linear down_;
   Elementwise within_;  // or null
   Linear up_;
+};
+
+// One of the maps of low rank of a time mix.
+struct LowRank {
+  const Lora* map;
+  Mix mix;        // what it reads
+  Buffer result;  // what it writes
 };
 
 // What the time mix is made of.
@@ -130,7 +145,7 @@ class Rwkv7 : public Mixer {
  private:
   void Project(MatrixView<const float> x, std::span<const Segment> segments,
                Scratch& scratch) const;
-  void MixFirstValue(Scratch& scratch, MatrixView<const float> mixed) const;
+  void MixFirstValue(Scratch& scratch, int64_t rows) const;
   void PrepareRow(Scratch& scratch, int64_t rows, int64_t row) const;
   DeltaArgs StepArgs(Scratch& scratch, int64_t rows) const;
   void Finish(Scratch& scratch, int64_t rows, const HeadTile& tile) const;
@@ -150,34 +165,45 @@ void Rwkv7::Project(MatrixView<const float> x,
     return Rows(scratch, buffer, x.rows);
   };
   const MatrixView<float> difference = rows(kDifference);
-  const MatrixView<float> mixed = rows(kMixed);
   p_.shift.Apply(x, segments, difference);
-  const auto mix = [&](Mix which) -> MatrixView<const float> {
-    MixRows(x, difference, p_.mixes[which], mixed);
-    return mixed;
+  const auto mixed = [&](size_t mix) {
+    return scratch.Matrix(kMixed + static_cast<int64_t>(mix), x.rows, width());
   };
-  p_.r.Apply(mix(kMixR), rows(kR), scratch.linear());
-  p_.w.Apply(mix(kMixW), scratch, rows(kW));
-  p_.k.Apply(mix(kMixK), rows(kK), scratch.linear());
-  p_.v.Apply(mix(kMixV), rows(kV), scratch.linear());
-  MixFirstValue(scratch, mixed);
-  p_.a.Apply(mix(kMixA), scratch, rows(kA));
-  p_.g.Apply(mix(kMixG), scratch, rows(kG));
+  for (size_t mix = 0; mix < kRwkv7Mixes; ++mix) {
+    MixRows(x, difference, p_.mixes[mix], mixed(mix));
+  }
+  // Of the first layer nothing is mixed into the value.
+  const std::array<LowRank, 4> maps = {
+      {{&p_.w, kMixW, kW},
+       {&p_.a, kMixA, kA},
+       {&p_.g, kMixG, kG},
+       {p_.first_value ? &*p_.first_value : nullptr, kMixV, kFirst}}};
+  const std::span<const LowRank> used(maps.data(), p_.first_value ? 4 : 3);
+  std::array<Linear::Call, 7> calls = {{{&p_.r, mixed(kMixR), rows(kR)},
+                                        {&p_.k, mixed(kMixK), rows(kK)},
+                                        {&p_.v, mixed(kMixV), rows(kV)}}};
+  for (size_t i = 0; i < used.size(); ++i) {
+    calls[3 + i] = used[i].map->Down(mixed(used[i].mix), scratch, i);
+  }
+  Linear::ApplyAll(std::span(calls).first(3 + used.size()), scratch.linear());
+  for (size_t i = 0; i < used.size(); ++i) {
+    calls[i] = used[i].map->Up(scratch, i, rows(used[i].result));
+  }
+  Linear::ApplyAll(std::span(calls).first(used.size()), scratch.linear());
+  MixFirstValue(scratch, x.rows);
 }
 
 // The first layer keeps its values; the others move theirs towards those.
-void Rwkv7::MixFirstValue(Scratch& scratch,
-                          MatrixView<const float> mixed) const {
-  const MatrixView<float> v = Rows(scratch, kV, mixed.rows);
-  const MatrixView<float> first = scratch.Kept(mixed.rows, width());
+void Rwkv7::MixFirstValue(Scratch& scratch, int64_t rows) const {
+  const MatrixView<float> v = Rows(scratch, kV, rows);
+  const MatrixView<float> first = scratch.Kept(rows, width());
   if (!p_.first_value) {
     ForEach(v.rows, 2 * v.cols, [&](int64_t row) {
       std::copy_n(v.Row(row), v.cols, first.Row(row));
     });
     return;
   }
-  const MatrixView<float> share = Rows(scratch, kFirst, mixed.rows);
-  p_.first_value->Apply(mixed, scratch, share);
+  const MatrixView<float> share = Rows(scratch, kFirst, rows);
   ForEach(v.rows, 4 * v.cols, [&](int64_t row) {
     Sigmoid(share.Row(row), v.cols);
     Interpolate(v.Row(row), first.Row(row), share.Row(row), v.cols, v.Row(row));
@@ -352,7 +378,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(
   ASSIGN_OR_RETURN(Floats output_bias,
                    weights.Vector(d.output_bias, context.d_model));
   for (int64_t i = 0; i < kBuffers; ++i) {
-    if (i != kHidden) context.scratch.Reserve(i, context.d_model);
+    if (i >= kHidden && i <= kLastHidden) continue;
+    context.scratch.Reserve(i, context.d_model);
   }
   context.scratch.ReserveKept(context.d_model);
   Parts parts{

@@ -303,6 +303,45 @@ TEST(LinearFewRowsTest, AreNotOneDnns) {
   }
 }
 
+// Of different types and sizes, in the shares of any number of threads, with
+// few rows and with many.
+TEST(LinearApplyAllTest, GivesTheBitsOfOneAfterTheOther) {
+  for (const int threads : {1, 2, 3}) {
+    SetNumThreads(TeamOf(threads));
+    for (const int64_t rows : {1, 4, 8, 9, 64}) {
+      std::vector<Problem> problems;
+      for (const WeightType type : kPackedTypes) {
+        if (!ResolveWeightType(type).ok()) continue;
+        problems.emplace_back(type, rows, 600, 200, /*has_bias=*/true);
+        problems.emplace_back(type, rows, 64, 777, /*has_bias=*/false);
+      }
+      std::vector<Linear> linears;
+      std::vector<std::vector<float>> results;
+      std::vector<Linear::Call> calls;
+      LinearScratch scratch;
+      for (const Problem& problem : problems) {
+        auto linear = problem.Make(/*max_rows=*/64);
+        ASSERT_TRUE(linear.ok()) << linear.status();
+        linears.push_back(*std::move(linear));
+        results.emplace_back(PaddedRows(rows) * problem.out);
+      }
+      for (size_t i = 0; i < problems.size(); ++i) {
+        calls.push_back({&linears[i],
+                         {problems[i].x.data(), rows, problems[i].in},
+                         {results[i].data(), rows, problems[i].out}});
+      }
+      Linear::ApplyAll(calls, scratch);
+      for (size_t i = 0; i < problems.size(); ++i) {
+        const auto expected = problems[i].Apply(linears[i], 0, rows, scratch);
+        EXPECT_TRUE(
+            SameBits(results[i].data(), expected.data(), std::ssize(expected)))
+            << rows << " rows, " << threads << " threads, matrix " << i;
+      }
+    }
+  }
+  SetNumThreads(1);
+}
+
 TEST(LinearWeightTest, ReadsWeightsWithGapsBetweenRows) {
   SetNumThreads(1);
   const int64_t in = 20;

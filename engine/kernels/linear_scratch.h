@@ -1,0 +1,78 @@
+// What the calls of Linear work in. A part of linear.cc, which alone includes
+// this.
+#ifndef ENGINE_KERNELS_LINEAR_SCRATCH_H_
+#define ENGINE_KERNELS_LINEAR_SCRATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/kernels/linear.h"
+#include "engine/kernels/matmul.h"
+
+namespace reprise {
+
+// Rows that one matmul takes where sums saturate, and each row is two: few
+// enough that the sums stay small beside a model, and enough to be fast.
+constexpr int64_t kSplitRows = 32;
+
+template <class T>
+void Grow(std::vector<T>& values, int64_t size) {
+  if (std::ssize(values) < size) values.resize(static_cast<size_t>(size));
+}
+
+struct LinearScratch::Impl {
+  // Memory objects of one kernel; their handles are set at every call.
+  struct Bound {
+    explicit Bound(const Kernel& kernel)
+        : source(kernel.source, CpuEngine(), nullptr),
+          result(kernel.result, CpuEngine(), nullptr),
+          scratchpad(kernel.scratchpad, CpuEngine(), nullptr) {}
+    dnnl::memory source;
+    dnnl::memory result;
+    dnnl::memory scratchpad;
+  };
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+
+  // What is in use of the vectors below.
+  struct Room {
+    void Add(WeightType type, int64_t more_rows, int64_t in) {
+      if (type == WeightType::kBf16) bf16 += more_rows * in;
+      if (type != WeightType::kInt8) return;
+      int8 += more_rows * in;
+      rows += more_rows;
+    }
+    int64_t bf16 = 0;
+    int64_t int8 = 0;
+    int64_t rows = 0;
+  };
+  void Reserve(const Room& room);
+
+  Bound& Bind(const Kernel& kernel) {
+    const auto found = bound.find(kernel.id);
+    if (found != bound.end()) return found->second;
+    const size_t lines = (kernel.scratchpad.get_size() + 63) / 64;
+    if (scratchpad.size() < lines) scratchpad.resize(lines);
+    return bound.emplace(kernel.id, kernel).first->second;
+  }
+
+  // Executes `kernel` on kernel.rows rows.
+  void Run(const Kernel& kernel, const dnnl::memory& weights,
+           const dnnl::memory& bias, const void* source, void* result);
+
+  dnnl::stream stream{CpuEngine()};
+  std::unordered_map<uint64_t, Bound> bound;  // by Kernel::id
+  std::vector<Line> scratchpad;               // of the most demanding kernel
+  std::vector<uint16_t> source;               // bf16, [kernel rows, in]
+  // Of 8-bit matmuls:
+  std::vector<uint8_t> quantized;  // [kernel rows, in]
+  std::vector<float> row_scales;   // [rows]
+  std::vector<int32_t> sums;       // [2 kSplitRows, out] where sums saturate
+};
+
+}  // namespace reprise
+
+#endif  // ENGINE_KERNELS_LINEAR_SCRATCH_H_
