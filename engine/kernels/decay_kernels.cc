@@ -27,6 +27,7 @@ struct Head {
   const float* q;
   const float* k;
   const float* v;
+  const float* v_scale;  // or null
   float* o;
   const float* w;      // of the head, or [key_dim], or null
   const float* bonus;  // [key_dim] or null
@@ -42,16 +43,24 @@ HWY_INLINE Head HeadAt(const DecayArgs& args, int64_t head) {
   Head h = {.q = args.q + q_head * keys,
             .k = args.k + k_head * keys,
             .v = args.v + v_head * args.value_dim,
+            .v_scale = nullptr,
             .o = args.o + head * args.value_dim,
             .w = nullptr,
             .bonus = nullptr,
             .s = args.s + head * keys * args.value_dim,
             .z = nullptr};
+  if (args.v_scale != nullptr) h.v_scale = args.v_scale + head;
   if (args.decay == Decay::kPerHead) h.w = args.w + head;
   if (args.decay == Decay::kPerChannel) h.w = args.w + k_head * keys;
   if (args.bonus != nullptr) h.bonus = args.bonus + head * keys;
   if (args.normalize) h.z = args.z + head * keys;
   return h;
+}
+
+HWY_INLINE float ValueScale(const DecayArgs& args, const Head& head,
+                            int64_t row) {
+  return head.v_scale == nullptr ? 1.0f
+                                 : head.v_scale[row * args.v_scale_stride];
 }
 
 // What q^T S is multiplied by, given q^T z.
@@ -67,6 +76,7 @@ struct Row {
   const float* v;
   const float* w;
   float* o;
+  float v_scale;
   float factor;
   float direct;  // what v adds to the output besides the state, with a bonus
 };
@@ -82,7 +92,8 @@ HWY_INLINE void StepColumns(const Row& row, size_t key_dim, size_t value_dim,
   hn::Vec<D> sum[kVecs];
   HWY_UNROLL(4)
   for (int j = 0; j < kVecs; ++j) {
-    value[j] = hn::LoadU(d, row.v + column + j * lanes);
+    value[j] = hn::Mul(hn::LoadU(d, row.v + column + j * lanes),
+                       hn::Set(d, row.v_scale));
     sum[j] = kBonus ? hn::Mul(hn::Set(d, row.direct), value[j]) : hn::Zero(d);
   }
   auto wi = hn::Set(d, kDecay == Decay::kPerHead ? row.w[0] : 1.0f);
@@ -119,6 +130,7 @@ HWY_INLINE void StepHead(const DecayArgs& args, const Head& head) {
     row.k = head.k + r * args.k_stride;
     row.v = head.v + r * args.v_stride;
     row.o = head.o + r * args.o_stride;
+    row.v_scale = ValueScale(args, head, r);
     if (kDecay != Decay::kNone) row.w = head.w + r * args.w_stride;
     if (kBonus) row.direct = Dot3(row.q, row.k, head.bonus, key_dim);
     float q_dot_z = 0;
@@ -149,12 +161,15 @@ void DecayRecurrent(const DecayArgs& args) {
   }
 }
 
-// A tile of one head on its way through the chunked form.
+// A tile of one head on its way through the chunked form. Heads that share
+// queries and keys share what is not decayed.
 struct Tile {
-  HWY_ALIGN float scores[kTile * kTile];  // [rows, kTile]
-  // [key_dim, kTile]: k^T, decayed to the end of the tile. Both the scores and
-  // the update want it that way round.
-  HWY_ALIGN float keys[kMaxKeyDim * kTile];
+  HWY_ALIGN float scores[kTile * kTile];     // [rows, kTile]
+  HWY_ALIGN float keys[kMaxKeyDim * kTile];  // [key_dim, kTile], k^T
+  // The same decayed: scores by what is left of one row in another, keys to the
+  // end of the tile. Both the scores and the update want keys that way round.
+  HWY_ALIGN float decayed_scores[kTile * kTile];
+  HWY_ALIGN float decayed_keys[kMaxKeyDim * kTile];
   HWY_ALIGN float queries[kMaxKeyDim * kTile];  // [rows, key_dim], kPerChannel
   float factors[kTile];                         // of every row's output
   float carry[kTile];      // what a row's query still sees of the state
@@ -216,23 +231,40 @@ HWY_INLINE void DecayScores(const DecayArgs& args, const Head& head,
   float all = 1;
   for (int64_t row = 0; row < args.rows; ++row) {
     const float w = head.w[row * args.w_stride];
-    float* scores = tile.scores + row * kTile;
+    const float* scores = tile.scores + row * kTile;
+    float* decayed = tile.decayed_scores + row * kTile;
     all *= w;
     tile.carry[row] = all;
     for (int64_t c = 0; c < row; c += lanes) {
       hn::Store(hn::Mul(hn::Set(d, w), hn::Load(d, left + c)), d, left + c);
     }
     left[row] = 1;
-    for (int64_t c = 0; c <= row; c += lanes) {
+    // As far as the block of rows reaches; `left` is 0 beyond the row.
+    const int64_t end = std::min<int64_t>(
+        hwy::RoundUpTo(static_cast<size_t>(row) + 1, kBlockRows), args.rows);
+    for (int64_t c = 0; c < end; c += lanes) {
       hn::Store(hn::Mul(hn::Load(d, left + c), hn::Load(d, scores + c)), d,
-                scores + c);
+                decayed + c);
     }
   }
   for (int64_t i = 0; i < args.key_dim; ++i) {
-    MultiplyInto(left, kTile, tile.keys + i * kTile);
+    const float* keys = tile.keys + i * kTile;
+    float* decayed = tile.decayed_keys + i * kTile;
+    for (size_t c = 0; c < kTile; c += lanes) {
+      hn::Store(hn::Mul(hn::Load(d, left + c), hn::Load(d, keys + c)), d,
+                decayed + c);
+    }
     tile.keep[i] = all;
   }
 }
+
+// What a tile's output and update are made of, decayed where there is a decay.
+struct TileParts {
+  const float* queries;
+  size_t q_stride;
+  const float* scores;  // [rows, kTile]
+  const float* keys;    // [key_dim, kTile]
+};
 
 // Some columns of o = factor (carry q S + scores v), then of S = keep S +
 // k^T v: the columns of the state are read and written while they are in the
@@ -240,8 +272,8 @@ HWY_INLINE void DecayScores(const DecayArgs& args, const Head& head,
 // same cache lines.
 template <bool kDecayed, class D, int kVecs>
 HWY_INLINE void TileColumns(const DecayArgs& args, const Head& head,
-                            const Tile& tile, const float* queries,
-                            size_t q_stride, size_t column) {
+                            const Tile& tile, const TileParts& parts,
+                            size_t column) {
   const D d;
   constexpr size_t kWidth = kVecs * hn::MaxLanes(D());
   const size_t key_dim = static_cast<size_t>(args.key_dim);
@@ -249,19 +281,21 @@ HWY_INLINE void TileColumns(const DecayArgs& args, const Head& head,
   HWY_ALIGN float values[kTile * kWidth];  // [rows, kWidth]
   for (int64_t row = 0; row < args.rows; ++row) {
     const float* from = head.v + row * args.v_stride + column;
+    const auto factor = hn::Set(d, ValueScale(args, head, row));
     HWY_UNROLL(4)
     for (size_t c = 0; c < kWidth; c += hn::Lanes(d)) {
-      hn::StoreU(hn::LoadU(d, from + c), d, values + row * kWidth + c);
+      hn::StoreU(hn::Mul(hn::LoadU(d, from + c), factor), d,
+                 values + row * kWidth + c);
     }
   }
   float* s = head.s + column;
   ForRows(0, args.rows, [&](auto rows, size_t row) HWY_ATTR {
     hn::Vec<D> sum[rows.value][kVecs];
     ZeroBlock<D>(sum);
-    MulAddBlock<D>(queries + row * q_stride, q_stride, s, value_dim, key_dim,
-                   sum);
+    MulAddBlock<D>(parts.queries + row * parts.q_stride, parts.q_stride, s,
+                   value_dim, key_dim, sum);
     if constexpr (kDecayed) ScaleRows<D>(tile.carry + row, sum);
-    MulAddBlock<D>(tile.scores + row * kTile, kTile, values, kWidth,
+    MulAddBlock<D>(parts.scores + row * kTile, kTile, values, kWidth,
                    row + rows.value, sum);
     ScaleRows<D>(tile.factors + row, sum);
     StoreBlock<D>(sum, head.o + row * args.o_stride + column, args.o_stride);
@@ -271,7 +305,7 @@ HWY_INLINE void TileColumns(const DecayArgs& args, const Head& head,
     float* block = s + row * value_dim;
     LoadBlock<D>(block, value_dim, sum);
     if constexpr (kDecayed) ScaleRows<D>(tile.keep + row, sum);
-    MulAddBlock<D>(tile.keys + row * kTile, kTile, values, kWidth, args.rows,
+    MulAddBlock<D>(parts.keys + row * kTile, kTile, values, kWidth, args.rows,
                    sum);
     StoreBlock<D>(sum, block, value_dim);
   });
@@ -279,46 +313,63 @@ HWY_INLINE void TileColumns(const DecayArgs& args, const Head& head,
 
 template <bool kDecayed>
 HWY_INLINE void TileOutput(const DecayArgs& args, const Head& head,
-                           const Tile& tile, const float* queries,
-                           size_t q_stride) {
-  ForColumns<kBlockVecs>(args.value_dim,
-                         [&](auto d, auto vecs, size_t c) HWY_ATTR {
-                           TileColumns<kDecayed, decltype(d), vecs.value>(
-                               args, head, tile, queries, q_stride, c);
-                         });
+                           const Tile& tile, const TileParts& parts) {
+  ForColumns<kBlockVecs>(args.value_dim, [&](auto d, auto vecs,
+                                             size_t c) HWY_ATTR {
+    TileColumns<kDecayed, decltype(d), vecs.value>(args, head, tile, parts, c);
+  });
+}
+
+// A head whose key channels decay each on its own.
+HWY_INLINE void ChunkByChannel(const DecayArgs& args, const Head& head,
+                               Tile& tile) {
+  const size_t rows = static_cast<size_t>(args.rows);
+  const size_t key_dim = static_cast<size_t>(args.key_dim);
+  Transpose(head.k, args.k_stride, rows, key_dim, kTile, /*fill=*/0, tile.keys);
+  DecayChannels({.q = head.q,
+                 .q_stride = static_cast<size_t>(args.q_stride),
+                 .k = head.k,
+                 .k_stride = static_cast<size_t>(args.k_stride),
+                 .w = head.w,
+                 .w_stride = static_cast<size_t>(args.w_stride),
+                 .bonus = head.bonus,
+                 .rows = rows,
+                 .key_dim = key_dim},
+                tile.queries, tile.keys, tile.keep, tile.scores);
+  std::fill_n(tile.carry, rows, 1.0f);
+  std::fill_n(tile.factors, rows, args.scale);
+  TileOutput<true>(args, head, tile,
+                   {tile.queries, key_dim, tile.scores, tile.keys});
 }
 
 void DecayChunk(const DecayArgs& args) {
-  const size_t rows = static_cast<size_t>(args.rows);
-  const size_t key_dim = static_cast<size_t>(args.key_dim);
   Tile tile;
+  const float* q = nullptr;  // whose scores and keys the tile has
+  const float* k = nullptr;
+  const auto q_stride = static_cast<size_t>(args.q_stride);
   for (int64_t h = args.first_head; h < args.last_head; ++h) {
     const Head head = HeadAt(args, h);
-    Transpose(head.k, args.k_stride, rows, key_dim, kTile, /*fill=*/0,
-              tile.keys);
     if (args.decay == Decay::kPerChannel) {
-      DecayChannels({.q = head.q,
-                     .q_stride = static_cast<size_t>(args.q_stride),
-                     .k = head.k,
-                     .k_stride = static_cast<size_t>(args.k_stride),
-                     .w = head.w,
-                     .w_stride = static_cast<size_t>(args.w_stride),
-                     .bonus = head.bonus,
-                     .rows = rows,
-                     .key_dim = key_dim},
-                    tile.queries, tile.keys, tile.keep, tile.scores);
-      std::fill_n(tile.carry, rows, 1.0f);
-      std::fill_n(tile.factors, rows, args.scale);
-      TileOutput<true>(args, head, tile, tile.queries, key_dim);
+      ChunkByChannel(args, head, tile);
       continue;
     }
-    Scores(args, head.q, tile);
+    if (head.k != k) {
+      Transpose(head.k, args.k_stride, static_cast<size_t>(args.rows),
+                static_cast<size_t>(args.key_dim), kTile, /*fill=*/0,
+                tile.keys);
+    }
+    if (head.k != k || head.q != q) Scores(args, head.q, tile);
+    k = head.k;
+    q = head.q;
     Factors(args, head, tile);
     if (args.decay == Decay::kPerHead) {
       DecayScores(args, head, tile);
-      TileOutput<true>(args, head, tile, head.q, args.q_stride);
+      TileOutput<true>(
+          args, head, tile,
+          {head.q, q_stride, tile.decayed_scores, tile.decayed_keys});
     } else {
-      TileOutput<false>(args, head, tile, head.q, args.q_stride);
+      TileOutput<false>(args, head, tile,
+                        {head.q, q_stride, tile.scores, tile.keys});
     }
   }
 }

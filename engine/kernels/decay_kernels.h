@@ -45,6 +45,10 @@ struct DecayArgs {
   int64_t key_dim = 0;  // 1..kMaxKeyDim
   int64_t value_dim = 0;
   float scale = 1;
+  // What row r of head h of v is multiplied with: v_scale[r * v_scale_stride +
+  // h]; null: 1.
+  const float* v_scale = nullptr;
+  int64_t v_scale_stride = 0;
 
   // The decay, in 0..1, itself, not its logarithm. kPerHead: of row r and head
   // h at w[r * w_stride + h]; kPerChannel: laid out as k. A stride of 0 makes

@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/gate_ops.cc"
 #include "hwy/foreach_target.h"  // must come first
 // clang-format on
+#include "engine/kernels/activation_ops.h"
 #include "engine/kernels/tile_ops.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
@@ -31,14 +32,6 @@ HWY_INLINE V ExpOf(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, limited));
 }
 
-// log(1 + exp(x)), with the exponential of a negative number only.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V SoftplusOf(D d, V x) {
-  const V e = ExpOf(d, hn::Neg(hn::Abs(x)));
-  const V above = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
-  return hn::Add(above, hn::Log1p(d, e));
-}
-
 void Exp(float* x, int64_t n) {
   Map(x, n, [](auto d, auto v) HWY_ATTR { return ExpOf(d, v); });
 }
@@ -59,12 +52,7 @@ void ExpOfNonPositive(double* x, int64_t n) {
 }
 
 void Sigmoid(float* x, int64_t n) {
-  Map(x, n, [](auto d, auto v) HWY_ATTR {
-    const auto one = hn::Set(d, 1.0f);
-    const auto e = ExpOf(d, hn::Neg(hn::Abs(v)));
-    const auto above = hn::IfThenElse(hn::Lt(v, hn::Zero(d)), e, one);
-    return hn::Div(above, hn::Add(one, e));
-  });
+  Map(x, n, [](auto d, auto v) HWY_ATTR { return SigmoidOf(d, v); });
 }
 
 void Softplus(float* x, int64_t n) {
@@ -94,7 +82,7 @@ void PowerOfSigmoid(const SigmoidPower& power, int64_t n, float* x) {
     const auto log =
         hn::Mul(hn::Set(d, -power.factor), SoftplusOf(d, hn::Neg(v)));
     const auto least = hn::Set(d, power.min_log);
-    return ExpOf(d, hn::IfThenElse(hn::Lt(log, least), least, log));
+    return ExpUpToZero(d, hn::IfThenElse(hn::Lt(log, least), least, log));
   });
 }
 
@@ -111,6 +99,15 @@ void Interpolate(const float* a, const float* b, const float* t, int64_t n,
     const auto from = hn::LoadU(d, a + i);
     const auto way = hn::Sub(hn::LoadU(d, b + i), from);
     hn::StoreU(hn::MulAdd(way, hn::LoadU(d, t + i), from), d, out + i);
+  });
+}
+
+void SkipAndGate(const float* skip, const float* x, const float* z, int64_t n,
+                 float* o) {
+  ForColumns<1>(static_cast<size_t>(n), [&](auto d, auto, size_t i) HWY_ATTR {
+    const auto sum = hn::MulAdd(hn::LoadU(d, skip + i), hn::LoadU(d, x + i),
+                                hn::LoadU(d, o + i));
+    hn::StoreU(hn::Mul(SiluOf(d, hn::LoadU(d, z + i)), sum), d, o + i);
   });
 }
 
@@ -139,6 +136,7 @@ HWY_EXPORT(ExpMinusExp);
 HWY_EXPORT(PowerOfSigmoid);
 HWY_EXPORT(ExpOfProduct);
 HWY_EXPORT(Interpolate);
+HWY_EXPORT(SkipAndGate);
 HWY_EXPORT(MultiplyAdd);
 
 void Exp(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Exp)(x, n); }
@@ -172,6 +170,11 @@ void ExpOfProduct(const float* a, const float* b, int64_t n, float* out) {
 void Interpolate(const float* a, const float* b, const float* t, int64_t n,
                  float* out) {
   HWY_DYNAMIC_DISPATCH(Interpolate)(a, b, t, n, out);
+}
+
+void SkipAndGate(const float* skip, const float* x, const float* z, int64_t n,
+                 float* o) {
+  HWY_DYNAMIC_DISPATCH(SkipAndGate)(skip, x, z, n, o);
 }
 
 void MultiplyAdd(const float* a, const float* x, int64_t n, float* y) {

@@ -35,6 +35,10 @@ void ExpOfProduct(const float* a, const float* b, int64_t n, float* out);
 void Interpolate(const float* a, const float* b, const float* t, int64_t n,
                  float* out);
 
+// o[i] = (o[i] + d[i] x[i]) silu(z[i]).
+void SkipAndGate(const float* d, const float* x, const float* z, int64_t n,
+                 float* o);
+
 // y[i] += a[i] x[i].
 void MultiplyAdd(const float* a, const float* x, int64_t n, float* y);
 

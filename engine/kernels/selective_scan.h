@@ -26,7 +26,9 @@ struct SelectiveScanArgs {
   int64_t rows = 0;
   int64_t channels = 0;
   int64_t state_size = 0;
-  const float* a = nullptr;  // [channels, state_size], not above 0
+  // [channels, state_size]: A / ln(2), so that exp(dt A) = 2^(dt a); not above
+  // 0.
+  const float* a = nullptr;
   const float* d = nullptr;  // [channels]
   float* h = nullptr;        // [channels, state_size], updated
 };

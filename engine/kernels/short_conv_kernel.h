@@ -12,16 +12,19 @@ namespace reprise {
 // Widest convolution the kernel takes; published models have 2 to 4 taps.
 inline constexpr int64_t kMaxConvTaps = 16;
 
-// Some channels of one session and their next rows. x becomes y.
+// Some channels of one session and their next rows.
 struct ShortConvArgs {
-  float* x = nullptr;  // row r, channel c: x[r * stride + c]
-  int64_t stride = 0;
+  const float* x = nullptr;  // row r, channel c: x[r * x_stride + c]
+  float* y = nullptr;        // likewise; may be x
+  int64_t x_stride = 0;
+  int64_t y_stride = 0;
   int64_t rows = 0;
   int64_t channels = 0;
   int64_t taps = 0;               // W, 1..kMaxConvTaps
   const float* weight = nullptr;  // tap j, channel c: [j * weight_stride + c]
   int64_t weight_stride = 0;
   const float* bias = nullptr;  // [channels], or null
+  bool silu = false;            // of y, afterwards
   // [channels, taps]: the latest inputs, oldest first; updated.
   float* state = nullptr;
 };

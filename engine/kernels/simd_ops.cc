@@ -11,7 +11,7 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/simd_ops.cc"
 #include "hwy/foreach_target.h"  // must come first
 // clang-format on
-#include "hwy/contrib/math/math-inl.h"
+#include "engine/kernels/activation_ops.h"
 #include "hwy/highway.h"
 
 // Compiled once per target (SSE4, AVX2, AVX-512, ...). Tails go through a
@@ -96,21 +96,6 @@ HWY_INLINE float SumOf(const float* x, int64_t size, Op op) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// Highway's Exp has an error of 1 ulp for x <= 104, but maps NaN to 0.
-HWY_INLINE VF ExpOf(VF x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(DF(), x));
-}
-
-// x / (1 + exp(-x)), with the exponential of a negative number only, so that
-// it cannot overflow.
-HWY_INLINE VF SiluOf(VF x) {
-  const DF d;
-  const VF one = hn::Set(d, 1.0f);
-  const VF e = hn::Exp(d, hn::Neg(hn::Abs(x)));
-  const VF above = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
-  return hn::Div(hn::Mul(x, above), hn::Add(one, e));
-}
-
 void Multiply(const float* a, const float* b, int64_t n, float* out) {
   Map2(a, b, n, out, [](VF x, VF y) HWY_ATTR { return hn::Mul(x, y); });
 }
@@ -178,26 +163,27 @@ void Relu(float* x, int64_t n) {
 }
 
 void Silu(float* x, int64_t n) {
-  Map(x, n, x, [](VF v) HWY_ATTR { return SiluOf(v); });
+  Map(x, n, x, [](VF v) HWY_ATTR { return SiluOf(DF(), v); });
 }
 
 void EluPlusOne(float* x, int64_t n) {
   Map(x, n, x, [](VF v) HWY_ATTR {
     const DF d;
     const auto positive = hn::Gt(v, hn::Zero(d));
-    const VF exp = ExpOf(hn::IfThenZeroElse(positive, v));
+    const VF exp = ExpUpToZero(d, hn::IfThenZeroElse(positive, v));
     return hn::IfThenElse(positive, hn::Add(v, hn::Set(d, 1.0f)), exp);
   });
 }
 
 void SiluMultiply(const float* gate, const float* up, int64_t n, float* out) {
   Map2(gate, up, n, out,
-       [](VF g, VF u) HWY_ATTR { return hn::Mul(SiluOf(g), u); });
+       [](VF g, VF u) HWY_ATTR { return hn::Mul(SiluOf(DF(), g), u); });
 }
 
 void Softmax(float* x, int64_t n) {
   const VF max = hn::Set(DF(), Max(x, n));
-  Map(x, n, x, [max](VF v) HWY_ATTR { return ExpOf(hn::Sub(v, max)); });
+  Map(x, n, x,
+      [max](VF v) HWY_ATTR { return ExpUpToZero(DF(), hn::Sub(v, max)); });
   Scale(1.0f / Sum(x, n), n, x);
 }
 

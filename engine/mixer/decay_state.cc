@@ -14,6 +14,7 @@ void Skip(int64_t rows, DecayArgs& args) {
   args.v += rows * args.v_stride;
   args.o += rows * args.o_stride;
   if (args.w != nullptr) args.w += rows * args.w_stride;
+  if (args.v_scale != nullptr) args.v_scale += rows * args.v_scale_stride;
 }
 
 // Some heads of one session, tile by tile from the segment's first row.

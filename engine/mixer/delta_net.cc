@@ -115,9 +115,9 @@ void DeltaNet::Convolve(MatrixView<float> projected,
                         std::span<const Segment> segments) const {
   int64_t column = 0;
   for (const ShortConvolution& convolution : p_.convolutions) {
-    convolution.Apply({projected.data + column, projected.rows,
-                       convolution.channels(), projected.stride},
-                      segments);
+    const MatrixView<float> columns(projected.data + column, projected.rows,
+                                    convolution.channels(), projected.stride);
+    convolution.Apply(columns, segments, columns);
     column += convolution.channels();
   }
 }

@@ -51,9 +51,9 @@ void GatedLinearAttention::Prepare(const Rows& rows,
                                    std::span<const Segment> segments,
                                    Scratch& scratch, DecayArgs& args) const {
   if (!convs_.empty()) {
-    convs_[0].Apply(rows.q, segments);
-    convs_[1].Apply(rows.k, segments);
-    convs_[2].Apply(rows.v, segments);
+    convs_[0].Apply(rows.q, segments, rows.q);
+    convs_[1].Apply(rows.k, segments, rows.k);
+    convs_[2].Apply(rows.v, segments, rows.v);
   }
   Activate(rows);
   const MatrixView<float> rank =

@@ -2,6 +2,7 @@
 // channel.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +27,7 @@ namespace {
 // Buffers of the scratch.
 enum Buffer : int64_t {
   kIn,     // [rows, x | z]
-  kX,      // [rows, inner], x without gaps, then y
+  kX,      // [rows, inner], x convolved, then y
   kXProj,  // [rows, rank | B | C]
   kRank,   // [rows, rank]
   kDt,     // [rows, inner]
@@ -38,7 +39,7 @@ struct Parts {
   ShortConvolution conv;
   Linear x_proj;
   Linear dt_proj;
-  std::vector<float> a;  // [inner, state_size], -exp(a_log)
+  std::vector<float> a;  // [inner, state_size], -exp(a_log) / ln(2)
   std::vector<float> d;  // [inner]
   Linear out;
   int64_t h_offset = 0;  // bytes, in the slot
@@ -52,8 +53,8 @@ class Mamba : public Mixer {
                Scratch& scratch, MatrixView<float> y) const override;
 
  private:
-  void Scan(MatrixView<float> x, MatrixView<const float> dt,
-            MatrixView<const float> projected,
+  void Scan(MatrixView<float> x, MatrixView<float> dt,
+            MatrixView<const float> projected, MatrixView<const float> z,
             std::span<const Segment> segments) const;
 
   const Parts p_;
@@ -66,10 +67,8 @@ void Mamba::Forward(MatrixView<const float> rows,
   const int64_t inner = d_.inner;
   const MatrixView<float> in = scratch.Matrix(kIn, rows.rows, 2 * inner);
   p_.in.Apply(rows, in, scratch.linear());
-  p_.conv.Apply({in.data, in.rows, inner, in.stride}, segments);
   const MatrixView<float> x = scratch.Matrix(kX, rows.rows, inner);
-  ForEach(x.rows, inner,
-          [&](int64_t row) { std::copy_n(in.Row(row), inner, x.Row(row)); });
+  p_.conv.Apply({in.data, in.rows, inner, in.stride}, segments, x);
 
   const MatrixView<float> projected =
       scratch.Matrix(kXProj, rows.rows, p_.x_proj.out());
@@ -80,28 +79,29 @@ void Mamba::Forward(MatrixView<const float> rows,
   });
   const MatrixView<float> dt = scratch.Matrix(kDt, rows.rows, inner);
   p_.dt_proj.Apply(rank, dt, scratch.linear());
-  ForEach(dt.rows, 4 * inner,
-          [&](int64_t row) { Softplus(dt.Row(row), inner); });
 
-  Scan(x, dt, projected, segments);
-  ForEach(x.rows, 2 * inner, [&](int64_t row) {
-    SiluMultiply(in.Row(row) + inner, x.Row(row), inner, x.Row(row));
-  });
+  const MatrixView<float> z(in.data + inner, in.rows, inner, in.stride);
+  Scan(x, dt, projected, z, segments);
   p_.out.Apply(x, y, scratch.linear());
 }
 
-// x becomes C . h + D x, tile by tile, so that a tile's rows stay in the cache
-// from one channel to the next.
-void Mamba::Scan(MatrixView<float> x, MatrixView<const float> dt,
-                 MatrixView<const float> projected,
+// x becomes (C . h + D x) silu(z), tile by tile, so that a tile's rows stay in
+// the cache from one function, and one channel, to the next.
+void Mamba::Scan(MatrixView<float> x, MatrixView<float> dt,
+                 MatrixView<const float> projected, MatrixView<const float> z,
                  std::span<const Segment> segments) const {
   const int64_t n = d_.state_size;
   const int64_t floats = x.rows * d_.inner * n;
   ForEachSessionGroup(segments, d_.inner, floats, [&](const SessionGroup& g) {
     const auto& [segment, first, last] = g;
+    const int64_t channels = last - first;
     float* h = reinterpret_cast<float*>(segment.slot + p_.h_offset);
     for (int64_t row = 0; row < segment.num_rows; row += kTileRows) {
       const int64_t at = segment.first_row + row;
+      const int64_t count = std::min(kTileRows, segment.num_rows - row);
+      for (int64_t r = at; r < at + count; ++r) {
+        Softplus(dt.Row(r) + first, channels);
+      }
       SelectiveScan({.x = x.Row(at) + first,
                      .dt = dt.Row(at) + first,
                      .b = projected.Row(at) + d_.dt_rank,
@@ -111,12 +111,16 @@ void Mamba::Scan(MatrixView<float> x, MatrixView<const float> dt,
                      .dt_stride = dt.stride,
                      .bc_stride = projected.stride,
                      .y_stride = x.stride,
-                     .rows = std::min(kTileRows, segment.num_rows - row),
-                     .channels = last - first,
+                     .rows = count,
+                     .channels = channels,
                      .state_size = n,
                      .a = &p_.a[static_cast<size_t>(first * n)],
                      .d = &p_.d[static_cast<size_t>(first)],
                      .h = h + first * n});
+      for (int64_t r = at; r < at + count; ++r) {
+        float* y = x.Row(r) + first;
+        SiluMultiply(z.Row(r) + first, y, channels, y);
+      }
     }
   });
 }
@@ -141,7 +145,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba(
                                                         /*rows_per_row=*/1));
   ASSIGN_OR_RETURN(std::vector<float> a,
                    weights.Tensor(d.a_log, {d.inner, d.state_size}));
-  for (float& value : a) value = -std::exp(value);
+  for (float& value : a)
+    value = -std::exp(value) * std::numbers::log2e_v<float>;
   ASSIGN_OR_RETURN(std::vector<float> skip, weights.Vector(d.d, d.inner));
   ASSIGN_OR_RETURN(Linear last, weights.MakeLinear(out, d.inner));
   context.scratch.Reserve(kIn, 2 * d.inner);

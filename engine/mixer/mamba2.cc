@@ -24,7 +24,6 @@ namespace {
 // Buffers of the scratch.
 enum Buffer : int64_t {
   kIn,      // [rows, z | x | B | C | dt]
-  kValues,  // [rows, inner], dt x
   kDecay,   // [rows, heads]
   kOutput,  // [rows, inner]
 };
@@ -49,34 +48,40 @@ class Mamba2 : public Mixer {
                Scratch& scratch, MatrixView<float> y) const override;
 
  private:
-  // Of one row: what decays, and dt x.
-  void Discretize(const float* x, float* dt, float* decay, float* values) const;
-  // Of one row: norm((o + D x) silu(z)).
-  void Finish(const float* x, const float* z, float* o) const;
+  // Of one row: dt, from its projection, and what decays.
+  void Discretize(float* dt, float* decay) const;
+  // Of some heads of a tile: (o + D x) silu(z), while o is in the cache.
+  void Gate(const DecayArgs& tile, int64_t first_row,
+            MatrixView<const float> in) const;
+  void Normalize(float* o) const;  // one row
 
   const Parts p_;
   const Mamba2Description& d_;
 };
 
-void Mamba2::Discretize(const float* x, float* dt, float* decay,
-                        float* values) const {
+void Mamba2::Discretize(float* dt, float* decay) const {
   AddInto(p_.dt_bias.data(), d_.heads, dt);
   Softplus(dt, d_.heads);
   for (int64_t head = 0; head < d_.heads; ++head) {
     dt[head] = std::clamp(dt[head], d_.dt_min, d_.dt_max);
-    const float* from = x + head * d_.head_dim;
-    float* to = values + head * d_.head_dim;
-    for (int64_t i = 0; i < d_.head_dim; ++i) to[i] = dt[head] * from[i];
   }
   ExpOfProduct(dt, p_.a.data(), d_.heads, decay);
 }
 
-void Mamba2::Finish(const float* x, const float* z, float* o) const {
-  const int64_t inner = d_.inner();
-  MultiplyAdd(p_.d.data(), x, inner, o);
-  SiluMultiply(z, o, inner, o);
-  const int64_t size = inner / d_.norm_groups;
-  for (int64_t at = 0; at < inner; at += size) {
+void Mamba2::Gate(const DecayArgs& tile, int64_t first_row,
+                  MatrixView<const float> in) const {
+  const int64_t column = tile.first_head * tile.value_dim;
+  const int64_t count = tile.last_head * tile.value_dim - column;
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    const float* z = in.Row(first_row + row) + column;
+    SkipAndGate(&p_.d[static_cast<size_t>(column)], z + d_.inner(), z, count,
+                tile.o + row * tile.o_stride + column);
+  }
+}
+
+void Mamba2::Normalize(float* o) const {
+  const int64_t size = d_.inner() / d_.norm_groups;
+  for (int64_t at = 0; at < d_.inner(); at += size) {
     RmsNorm(o + at, &p_.norm_weight[static_cast<size_t>(at)], size, d_.norm_eps,
             o + at);
   }
@@ -92,20 +97,20 @@ void Mamba2::Forward(MatrixView<const float> rows,
   const auto columns = [&](int64_t first, int64_t count) {
     return MatrixView<float>(in.data + first, in.rows, count, in.stride);
   };
-  const MatrixView<float> z = columns(0, inner);
   const MatrixView<float> x = columns(inner, inner);
   const MatrixView<float> b = columns(2 * inner, shared);
   const MatrixView<float> c = columns(2 * inner + shared, shared);
   const MatrixView<float> dt = columns(2 * inner + 2 * shared, d_.heads);
-  p_.conv.Apply(columns(inner, inner + 2 * shared), segments);
+  const MatrixView<float> convolved = columns(inner, inner + 2 * shared);
+  p_.conv.Apply(convolved, segments, convolved);
 
-  const MatrixView<float> values = scratch.Matrix(kValues, rows.rows, inner);
   const MatrixView<float> decay = scratch.Matrix(kDecay, rows.rows, d_.heads);
-  ForEach(rows.rows, 2 * inner, [&](int64_t row) {
-    Discretize(x.Row(row), dt.Row(row), decay.Row(row), values.Row(row));
-  });
+  ForEach(rows.rows, 10 * d_.heads,
+          [&](int64_t row) { Discretize(dt.Row(row), decay.Row(row)); });
   const MatrixView<float> o = scratch.Matrix(kOutput, rows.rows, inner);
-  DecayArgs args = DecayRows(c, b, values, o);
+  DecayArgs args = DecayRows(c, b, x, o);
+  args.v_scale = dt.data;
+  args.v_scale_stride = dt.stride;
   args.heads_per_q = args.heads_per_k = d_.heads / d_.groups;
   args.key_dim = d_.state_size;
   args.value_dim = d_.head_dim;
@@ -116,9 +121,10 @@ void Mamba2::Forward(MatrixView<const float> rows,
             .rows = rows.rows,
             .heads = d_.heads,
             .s_offset = p_.s_offset},
-           segments, [](const DecayArgs&, int64_t) {});
-  ForEach(rows.rows, 3 * inner,
-          [&](int64_t row) { Finish(x.Row(row), z.Row(row), o.Row(row)); });
+           segments, [&](const DecayArgs& tile, int64_t first_row) {
+             Gate(tile, first_row, in);
+           });
+  ForEach(rows.rows, 2 * inner, [&](int64_t row) { Normalize(o.Row(row)); });
   p_.out.Apply(o, y, scratch.linear());
 }
 
@@ -147,7 +153,6 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(
                    weights.Vector(d.norm_weight, d.inner()));
   ASSIGN_OR_RETURN(Linear last, weights.MakeLinear(out, d.inner()));
   context.scratch.Reserve(kIn, first.out());
-  context.scratch.Reserve(kValues, d.inner());
   context.scratch.Reserve(kDecay, d.heads);
   context.scratch.Reserve(kOutput, d.inner());
   // Keys first, as in all states that the decay kernels advance; Mamba-2's own

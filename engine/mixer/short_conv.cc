@@ -4,8 +4,6 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 #include "engine/kernels/short_conv_kernel.h"
-#include "engine/kernels/simd_ops.h"
-#include "engine/mixer/row_ops.h"
 #include "engine/mixer/session_groups.h"
 
 namespace reprise {
@@ -35,25 +33,25 @@ absl::StatusOr<ShortConvolution> ShortConvolution::Create(
   return conv;
 }
 
-void ShortConvolution::Apply(MatrixView<float> x,
-                             std::span<const Segment> segments) const {
+void ShortConvolution::Apply(MatrixView<const float> x,
+                             std::span<const Segment> segments,
+                             MatrixView<float> y) const {
   const int64_t floats = x.rows * channels_ * taps_;
   ForEachSessionGroup(segments, channels_, floats, [&](const SessionGroup& g) {
     const auto& [segment, first, last] = g;
     float* state = reinterpret_cast<float*>(segment.slot + offset_);
-    const MatrixView<float> rows = x.Rows(segment.first_row, segment.num_rows);
-    ShortConv({.x = rows.data + first,
-               .stride = rows.stride,
-               .rows = rows.rows,
+    ShortConv({.x = x.Row(segment.first_row) + first,
+               .y = y.Row(segment.first_row) + first,
+               .x_stride = x.stride,
+               .y_stride = y.stride,
+               .rows = segment.num_rows,
                .channels = last - first,
                .taps = taps_,
                .weight = weight_.data() + first,
                .weight_stride = channels_,
                .bias = bias_.empty() ? nullptr : bias_.data() + first,
+               .silu = silu_,
                .state = state + first * taps_});
-    for (int64_t row = 0; silu_ && row < rows.rows; ++row) {
-      Silu(rows.Row(row) + first, last - first);
-    }
   });
 }
 

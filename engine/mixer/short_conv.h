@@ -25,10 +25,12 @@ class ShortConvolution {
       const ShortConvDescription& description, std::string_view field,
       const MixerContext& context);
 
-  // x, [rows of all segments, channels], becomes the convolution of it (and
-  // silu of that, if described); the state advances. x may be some columns of a
-  // wider matrix. However a segment is split, the bits are the same.
-  void Apply(MatrixView<float> x, std::span<const Segment> segments) const;
+  // y = the convolution of x, [rows of all segments, channels] both (and silu
+  // of that, if described); the state advances. They may be some columns of
+  // wider matrices, and the same. However a segment is split, the bits are the
+  // same.
+  void Apply(MatrixView<const float> x, std::span<const Segment> segments,
+             MatrixView<float> y) const;
 
   int64_t channels() const { return channels_; }
 

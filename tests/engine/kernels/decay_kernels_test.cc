@@ -168,6 +168,35 @@ TEST(DecayTest, AConstantDecayIsOneRowForAll) {
   });
 }
 
+TEST(DecayTest, ScaledValuesAreWhatTheirProductsAre) {
+  ForEveryTarget([] {
+    for (const Kernel kernel : {DecayRecurrent, DecayChunk}) {
+      const Problem start({.rows = 40,
+                           .heads = 3,
+                           .key_dim = 10,
+                           .value_dim = 21,
+                           .gap = 2,
+                           .decay = Decay::kPerHead});
+      Problem scaled = start;
+      DecayArgs args = scaled.Args(0, 40);
+      // Any numbers will do: those of the decays.
+      args.v_scale = start.w.data();
+      args.v_scale_stride = start.w_stride;
+      kernel(args);
+      Problem multiplied = start;
+      for (int64_t row = 0; row < 40; ++row) {
+        for (int64_t i = 0; i < 3 * 21; ++i) {
+          multiplied.v[row * start.v_stride + i] *=
+              start.w[row * start.w_stride + i / 21];
+        }
+      }
+      kernel(multiplied.Args(0, 40));
+      EXPECT_EQ(scaled.o, multiplied.o);
+      EXPECT_EQ(scaled.s, multiplied.s);
+    }
+  });
+}
+
 // Runs `kernel` on each of the parts [cuts[i], cuts[i + 1]) of the heads.
 void RunSplit(Problem& problem, Kernel kernel,
               const std::vector<int64_t>& cuts) {
@@ -210,6 +239,7 @@ TEST_P(LinearAttentionTest, HeadsHaveTheSameBitsHoweverTheyAreSplit) {
 
 TEST(DecayTest, HeadsHaveTheSameBitsHoweverTheyAreSplit) {
   CheckSplits({.decay = Decay::kPerHead});
+  CheckSplits({.heads_per_q = 2, .decay = Decay::kPerHead});
   CheckSplits({.decay = Decay::kPerChannel});
   CheckSplits({.decay = Decay::kPerChannel, .bonus = true});
 }

@@ -170,10 +170,11 @@ TEST(GateOpsTest, FunctionsOfSeveralRows) {
       const Floats b = RandomFloats(n, 2, 2);
       const Floats c = RandomFloats(n, 3, 2);
       const auto size = static_cast<int64_t>(n);
-      Floats exponentials(n), between(n), sum = c;
+      Floats exponentials(n), between(n), sum = c, gated = c;
       ExpOfProduct(a.data(), b.data(), size, exponentials.data());
       Interpolate(a.data(), b.data(), c.data(), size, between.data());
       MultiplyAdd(a.data(), b.data(), size, sum.data());
+      SkipAndGate(a.data(), b.data(), a.data(), size, gated.data());
       for (size_t i = 0; i < n; ++i) {
         const double x = a[i], y = b[i], t = c[i];
         const double product = std::exp(x * y);
@@ -181,8 +182,11 @@ TEST(GateOpsTest, FunctionsOfSeveralRows) {
                     (4 + 2 * std::abs(x * y)) * kEpsilon * product);
         const double sizes = std::abs(x) + std::abs(y - x) * std::abs(t);
         EXPECT_NEAR(between[i], x + (y - x) * t, 3 * kEpsilon * sizes);
-        EXPECT_NEAR(sum[i], x * y + t,
-                    kEpsilon * (std::abs(x * y) + std::abs(t)));
+        const double terms = std::abs(x * y) + std::abs(t);
+        EXPECT_NEAR(sum[i], x * y + t, kEpsilon * terms);
+        const double silu = x / (1 + std::exp(-x));
+        EXPECT_NEAR(gated[i], (t + x * y) * silu,
+                    6 * kEpsilon * terms * std::abs(silu));
       }
     }
   });

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <numbers>
 #include <random>
 #include <string>
 #include <vector>
@@ -31,6 +32,11 @@ Floats Random(int64_t n, uint32_t seed) {
   return values;
 }
 
+Floats TimesLog2E(Floats values) {
+  for (float& value : values) value *= std::numbers::log2e_v<float>;
+  return values;
+}
+
 struct Problem {
   Problem(int64_t rows, int64_t channels, int64_t n)
       : rows(rows),
@@ -45,6 +51,7 @@ struct Problem {
         h(Random(channels * n, 7)) {
     Softplus(dt.data(), std::ssize(dt));
     for (float& value : a) value = -std::exp(2 * value);
+    a2 = TimesLog2E(a);
   }
 
   // The rows [first, last) of the channels [from, to), in place of x.
@@ -61,13 +68,14 @@ struct Problem {
                    .rows = last - first,
                    .channels = to - from,
                    .state_size = n,
-                   .a = a.data() + from * n,
+                   .a = a2.data() + from * n,
                    .d = d.data() + from,
                    .h = h.data() + from * n});
   }
 
   int64_t rows, channels, n;
   Floats x, dt, b, c, a, d, h;
+  Floats a2;  // as the kernel takes it
 };
 
 TEST(SelectiveScanTest, AgreesWithDoubleForAllStateSizes) {
@@ -136,6 +144,7 @@ TEST_P(SelectiveScanGoldenTest, GivesTheStoredOutputsAndState) {
   const std::vector<int64_t>& shape = file->Find("u")->shape;
   const int64_t batch = shape[0], rows = shape[1], channels = shape[2];
   const int64_t n = file->Find("A")->shape[1];
+  const Floats a = TimesLog2E(data["A"]);
   ForEveryTarget([&] {
     Floats dt = data["dt"];
     for (int64_t row = 0; row < batch * rows; ++row) {
@@ -157,7 +166,7 @@ TEST_P(SelectiveScanGoldenTest, GivesTheStoredOutputsAndState) {
                      .rows = rows,
                      .channels = channels,
                      .state_size = n,
-                     .a = data["A"].data(),
+                     .a = a.data(),
                      .d = data["D"].data(),
                      .h = h.data() + i * channels * n});
     }

@@ -38,7 +38,9 @@ struct Problem {
   void Run(int64_t first, int64_t last, int64_t from, int64_t to) {
     const int64_t stride = channels + kGap;
     ShortConv({.x = x.data() + first * stride + from,
-               .stride = stride,
+               .y = x.data() + first * stride + from,
+               .x_stride = stride,
+               .y_stride = stride,
                .rows = last - first,
                .channels = to - from,
                .taps = taps,
@@ -120,6 +122,41 @@ TEST(ShortConvKernelTest, SplitsOfRowsAndChannelsChangeNoBit) {
       }
       EXPECT_EQ(split.x, whole.x);
       EXPECT_EQ(split.state, whole.state);
+    }
+  });
+}
+
+TEST(ShortConvKernelTest, AppliesSiluAndLeavesTheInputWhereItIs) {
+  ForEveryTarget([] {
+    for (const int64_t taps : {2, 3, 4, 5}) {
+      const Problem start(7, 37, taps, true);
+      const int64_t stride = start.channels + kGap;
+      Problem plain = start;
+      plain.Run(0, 7, 0, 37);
+      Problem apart = start;
+      Floats y(static_cast<size_t>(7 * start.channels));
+      ShortConv({.x = apart.x.data(),
+                 .y = y.data(),
+                 .x_stride = stride,
+                 .y_stride = start.channels,
+                 .rows = 7,
+                 .channels = start.channels,
+                 .taps = taps,
+                 .weight = apart.weight.data(),
+                 .weight_stride = start.channels,
+                 .bias = apart.bias.data(),
+                 .silu = true,
+                 .state = apart.state.data()});
+      EXPECT_EQ(apart.x, start.x);
+      EXPECT_EQ(apart.state, plain.state);
+      for (int64_t row = 0; row < 7; ++row) {
+        for (int64_t c = 0; c < start.channels; ++c) {
+          const double sum = plain.x[row * stride + c];
+          const double exact = sum / (1 + std::exp(-sum));
+          ASSERT_NEAR(y[row * start.channels + c], exact,
+                      4 * kEpsilon * std::abs(exact));
+        }
+      }
     }
   });
 }

@@ -82,7 +82,8 @@ TEST_F(ShortConvolutionTest, ConvolvesEachSegmentWithItsOwnPast) {
   Floats x = start;
   const std::vector<Segment> segments = {SegmentOf(0, 2, a),
                                          SegmentOf(2, 7, b)};
-  conv->Apply({x.data() + 5, 9, kChannels, 30}, segments);
+  const MatrixView<float> columns(x.data() + 5, 9, kChannels, 30);
+  conv->Apply(columns, segments, columns);
   for (const Segment& segment : segments) {
     for (int64_t row = 0; row < segment.num_rows; ++row) {
       for (int64_t c = 0; c < kChannels; ++c) {
@@ -115,14 +116,17 @@ TEST_F(ShortConvolutionTest, NoSplitOfASegmentChangesABit) {
   Floats whole = start;
   Floats slot = NewSlot();
   const std::vector<Segment> all = {SegmentOf(0, rows, slot)};
-  conv->Apply({whole.data(), rows, kChannels}, all);
+  const MatrixView<float> view(whole.data(), rows, kChannels);
+  conv->Apply(view, all, view);
   for (const int64_t piece : {1, 2, 3, 31, 64}) {
     Floats x = start;
     Floats other = NewSlot();
     for (int64_t row = 0; row < rows; row += piece) {
       const int64_t count = std::min(piece, rows - row);
       const std::vector<Segment> part = {SegmentOf(0, count, other)};
-      conv->Apply({x.data() + row * kChannels, count, kChannels}, part);
+      const MatrixView<float> some(x.data() + row * kChannels, count,
+                                   kChannels);
+      conv->Apply(some, part, some);
     }
     EXPECT_EQ(x, whole) << piece;
     EXPECT_EQ(other, slot) << piece;
