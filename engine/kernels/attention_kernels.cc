@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <limits>
 
 #include "engine/base/log.h"
@@ -14,8 +13,9 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/attention_kernels.cc"
 #include "hwy/foreach_target.h"  // must come first
 // clang-format on
+#include "engine/kernels/activation_ops.h"
+#include "engine/kernels/lane_sums.h"
 #include "engine/kernels/tile_ops.h"
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,20 +27,31 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr size_t kTile = static_cast<size_t>(kTileRows);
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// Highway's Exp has an error of 1 ulp and maps -infinity to 0, but NaN too.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V ExpOf(D d, V x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
-}
+// A block of the past begins in one place, may go on at the ring's beginning,
+// and ends among the fresh rows.
+constexpr size_t kMaxRuns = 3;
 
-// The tokens of a block that a call looks at, [first, last), and what it makes
-// of them. Column c of the block is token start + c.
+// Query rows and keys whose products are summed at a time.
+constexpr int kScoreBlock = 4;
+
+// Neighbouring rows of keys and values: the columns [first, first + count) of a
+// block.
+struct Run {
+  const float* k;
+  const float* v;
+  size_t stride;
+  size_t first;
+  size_t count;
+};
+
+// The tokens of a block that a call looks at, [first, last), and where they
+// lie. Column c of the block is token start + c.
 struct KeyBlock {
   int64_t start;  // a multiple of kTileRows
   int64_t first;
   int64_t last;
-  const float* keys;    // k^T, [head_dim, kTile]
-  const float* values;  // [kTile, head_dim]
+  Run runs[kMaxRuns];
+  size_t num_runs;
 };
 
 // Some queries, how far they are, and where their results are gathered: those
@@ -57,65 +68,9 @@ struct QueryRows {
   float* sum;  // of exp(score - max) so far
 };
 
-#if HWY_TARGET != HWY_SCALAR
-// to[j * to_stride + i] = from[i * from_stride + j] for i, j < 4.
-HWY_INLINE void Transpose4x4(const float* from, size_t from_stride, float* to,
-                             size_t to_stride) {
-  const hn::Full128<float> d;
-  const auto a = hn::LoadU(d, from);
-  const auto b = hn::LoadU(d, from + from_stride);
-  const auto c = hn::LoadU(d, from + 2 * from_stride);
-  const auto e = hn::LoadU(d, from + 3 * from_stride);
-  const auto ab_lower = hn::InterleaveLower(d, a, b);  // a0 b0 a1 b1
-  const auto ab_upper = hn::InterleaveUpper(d, a, b);
-  const auto ce_lower = hn::InterleaveLower(d, c, e);
-  const auto ce_upper = hn::InterleaveUpper(d, c, e);
-  hn::StoreU(hn::ConcatLowerLower(d, ce_lower, ab_lower), d, to);
-  hn::StoreU(hn::ConcatUpperUpper(d, ce_lower, ab_lower), d, to + to_stride);
-  hn::StoreU(hn::ConcatLowerLower(d, ce_upper, ab_upper), d,
-             to + 2 * to_stride);
-  hn::StoreU(hn::ConcatUpperUpper(d, ce_upper, ab_upper), d,
-             to + 3 * to_stride);
-}
-#endif
-
-// keys[i * kTile + row] = k[row * stride + i].
-HWY_INLINE void TransposeRows(const float* k, size_t stride, size_t rows,
-                              size_t head_dim, float* keys) {
-  size_t row = 0;
-#if HWY_TARGET != HWY_SCALAR
-  for (; row + 4 <= rows; row += 4) {
-    const float* from = k + row * stride;
-    size_t i = 0;
-    for (; i + 4 <= head_dim; i += 4) {
-      Transpose4x4(from + i, stride, keys + i * kTile + row, kTile);
-    }
-    for (; i < head_dim; ++i) {
-      for (size_t r = 0; r < 4; ++r) {
-        keys[i * kTile + row + r] = from[r * stride + i];
-      }
-    }
-  }
-#endif
-  for (; row < rows; ++row) {
-    for (size_t i = 0; i < head_dim; ++i) {
-      keys[i * kTile + row] = k[row * stride + i];
-    }
-  }
-}
-
-// Copies the block's keys and values together, wherever they lie; columns
-// without a token become zero. Rows a power of two apart, as in a slot, would
-// fall on the same cache lines.
-HWY_INLINE void Gather(const AttentionArgs& args, const KeyBlock& block,
-                       float* keys, float* values) {
-  const size_t head_dim = static_cast<size_t>(args.head_dim);
-  const size_t first = static_cast<size_t>(block.first - block.start);
-  const size_t last = static_cast<size_t>(block.last - block.start);
-  for (size_t i = 0; i < head_dim && last - first < kTile; ++i) {
-    std::fill(keys + i * kTile, keys + i * kTile + first, 0.0f);
-    std::fill(keys + i * kTile + last, keys + (i + 1) * kTile, 0.0f);
-  }
+// Sets the runs of the block's tokens.
+HWY_INLINE void FindRuns(const AttentionArgs& args, KeyBlock& block) {
+  block.num_runs = 0;
   for (int64_t token = block.first; token < block.last;) {
     const bool past = token < args.fresh_position;
     const KeyValueRows& from = past ? args.past : args.fresh;
@@ -126,31 +81,99 @@ HWY_INLINE void Gather(const AttentionArgs& args, const KeyBlock& block,
       count =
           std::min({count, args.fresh_position - token, args.past_rows - row});
     }
-    const size_t column = static_cast<size_t>(token - block.start);
-    TransposeRows(from.k + row * from.stride, from.stride, count, head_dim,
-                  keys + column);
-    for (int64_t r = 0; r < count; ++r) {
-      std::memcpy(values + (column + r) * head_dim,
-                  from.v + (row + r) * from.stride, head_dim * sizeof(float));
-    }
+    block.runs[block.num_runs++] = {
+        .k = from.k + row * from.stride,
+        .v = from.v + row * from.stride,
+        .stride = static_cast<size_t>(from.stride),
+        .first = static_cast<size_t>(token - block.start),
+        .count = static_cast<size_t>(count)};
     token += count;
   }
 }
 
+// Copies the block's keys and values together, into one run. Worth it for many
+// queries: rows a power of two apart, as in a slot, fall on the same cache
+// lines.
+HWY_INLINE void Gather(size_t head_dim, float* keys, float* values,
+                       KeyBlock& block) {
+  size_t row = 0;
+  for (size_t i = 0; i < block.num_runs; ++i) {
+    const Run& run = block.runs[i];
+    for (size_t r = 0; r < run.count; ++r, ++row) {
+      std::copy_n(run.k + r * run.stride, head_dim, keys + row * head_dim);
+      std::copy_n(run.v + r * run.stride, head_dim, values + row * head_dim);
+    }
+  }
+  block.runs[0] = {.k = keys,
+                   .v = values,
+                   .stride = head_dim,
+                   .first = block.runs[0].first,
+                   .count = row};
+  block.num_runs = 1;
+}
+
+// scores[i, j] = q_i . k_j for kRows rows and kKeys keys. A sum is one of
+// vectors along the head, whose lanes are added in one order, and then of what
+// is left of the head, for every number of rows and keys.
+template <int kRows, int kKeys>
+HWY_INLINE void ScoreBlock(const float* q, size_t q_stride, const float* k,
+                           size_t k_stride, size_t head_dim, float* scores) {
+  float sums[kRows][kScoreBlock] = {};
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  V sum[kRows][kScoreBlock];
+  ZeroBlock<decltype(d)>(sum);
+  for (; i + hn::Lanes(d) <= head_dim; i += hn::Lanes(d)) {
+    V key[kKeys];
+    HWY_UNROLL(4)
+    for (int j = 0; j < kKeys; ++j) key[j] = hn::LoadU(d, k + j * k_stride + i);
+    HWY_UNROLL(4)
+    for (int row = 0; row < kRows; ++row) {
+      const V query = hn::LoadU(d, q + row * q_stride + i);
+      HWY_UNROLL(4)
+      for (int j = 0; j < kKeys; ++j) {
+        sum[row][j] = hn::MulAdd(query, key[j], sum[row][j]);
+      }
+    }
+  }
+  HWY_UNROLL(4)
+  for (int row = 0; row < kRows; ++row) {
+    const V(&r)[kScoreBlock] = sum[row];
+    hn::StoreU(SumsOf4(d, r[0], r[1], r[2], r[3]), hn::Full128<float>(),
+               sums[row]);
+  }
+#endif
+  const hn::CappedTag<float, 1> one;
+  for (int row = 0; row < kRows; ++row) {
+    for (int j = 0; j < kKeys; ++j) {
+      auto rest = hn::Set(one, sums[row][j]);
+      for (size_t at = i; at < head_dim; ++at) {
+        rest = hn::MulAdd(hn::LoadU(one, q + row * q_stride + at),
+                          hn::LoadU(one, k + j * k_stride + at), rest);
+      }
+      hn::StoreU(rest, one, scores + row * kTile + j);
+    }
+  }
+}
+
 // scores = q k^T, [count, kTile].
-HWY_INLINE void Scores(const QueryRows& rows, const KeyBlock& block,
-                       size_t head_dim, float* scores) {
-  const size_t lanes = hn::Lanes(hn::ScalableTag<float>());
-  const size_t end = hwy::RoundUpTo(block.last - block.start, lanes);
+HWY_INLINE void Scores(const QueryRows& rows, const Run& run, size_t head_dim,
+                       float* scores) {
   ForRows(0, rows.count, [&](auto count, size_t row) HWY_ATTR {
-    ForColumns<kBlockVecs>(end, [&](auto d, auto vecs, size_t c) HWY_ATTR {
-      using D = decltype(d);
-      hn::Vec<D> sum[count.value][vecs.value];
-      ZeroBlock<D>(sum);
-      MulAddBlock<D>(rows.q + row * rows.q_stride, rows.q_stride,
-                     block.keys + c, kTile, head_dim, sum);
-      StoreBlock<D>(sum, scores + row * kTile + c, kTile);
-    });
+    const float* q = rows.q + row * rows.q_stride;
+    float* out = scores + row * kTile + run.first;
+    size_t key = 0;
+    for (; key + kScoreBlock <= run.count; key += kScoreBlock) {
+      ScoreBlock<count.value, kScoreBlock>(q, rows.q_stride,
+                                           run.k + key * run.stride, run.stride,
+                                           head_dim, out + key);
+    }
+    for (; key < run.count; ++key) {
+      ScoreBlock<count.value, 1>(q, rows.q_stride, run.k + key * run.stride,
+                                 run.stride, head_dim, out + key);
+    }
   });
 }
 
@@ -171,7 +194,8 @@ HWY_INLINE void Weigh(size_t first, size_t last, size_t head_dim, float* scores,
   const auto shift = hn::Set(d, new_max);
   auto total = hn::Zero(d);
   for (size_t c = 0; c < kTile; c += lanes) {
-    const auto weight = ExpOf(d, hn::Sub(hn::LoadU(d, scores + c), shift));
+    const auto weight =
+        ExpUpToZero(d, hn::Sub(hn::LoadU(d, scores + c), shift));
     hn::StoreU(weight, d, scores + c);
     total = hn::Add(total, weight);
   }
@@ -189,7 +213,9 @@ HWY_INLINE void Weigh(size_t first, size_t last, size_t head_dim, float* scores,
 // token of it.
 HWY_INLINE void AddBlock(const QueryRows& rows, const KeyBlock& block,
                          int64_t window, size_t head_dim, float* scores) {
-  Scores(rows, block, head_dim, scores);
+  for (size_t i = 0; i < block.num_runs; ++i) {
+    Scores(rows, block.runs[i], head_dim, scores);
+  }
   for (size_t row = 0; row < rows.count; ++row) {
     const int64_t position =
         rows.position + static_cast<int64_t>(row) * rows.position_step;
@@ -199,16 +225,17 @@ HWY_INLINE void AddBlock(const QueryRows& rows, const KeyBlock& block,
           scores + row * kTile, rows.o + row * rows.o_stride, rows.max + row,
           rows.sum + row);
   }
-  const size_t first = static_cast<size_t>(block.first - block.start);
-  const size_t depth = static_cast<size_t>(block.last - block.first);
   ForRows(0, rows.count, [&](auto count, size_t row) HWY_ATTR {
     ForColumns<kBlockVecs>(head_dim, [&](auto d, auto vecs, size_t c) HWY_ATTR {
       using D = decltype(d);
       float* o = rows.o + row * rows.o_stride + c;
       hn::Vec<D> sum[count.value][vecs.value];
       LoadBlock<D>(o, rows.o_stride, sum);
-      MulAddBlock<D>(scores + row * kTile + first, kTile,
-                     block.values + first * head_dim + c, head_dim, depth, sum);
+      for (size_t i = 0; i < block.num_runs; ++i) {
+        const Run& run = block.runs[i];
+        MulAddBlock<D>(scores + row * kTile + run.first, kTile, run.v + c,
+                       run.stride, run.count, sum);
+      }
       StoreBlock<D>(sum, o, rows.o_stride);
     });
   });
@@ -278,12 +305,12 @@ void Attend(const AttentionArgs& args) {
                        : std::max<int64_t>(args.position - args.window + 1, 0);
   for (int64_t start = lowest / kTileRows * kTileRows; start < end;
        start += kTileRows) {
-    const KeyBlock block = {.start = start,
-                            .first = std::max(start, lowest),
-                            .last = std::min(start + kTileRows, end),
-                            .keys = keys,
-                            .values = values};
-    Gather(args, block, keys, values);
+    KeyBlock block;
+    block.start = start;
+    block.first = std::max(start, lowest);
+    block.last = std::min(start + kTileRows, end);
+    FindRuns(args, block);
+    if (args.rows > 1) Gather(head_dim, keys, values, block);
     AddBlockToAll(args, block, scores, max, sum);
   }
   each_row([&](size_t at, float* o) HWY_ATTR {
@@ -296,12 +323,7 @@ void Attend(const AttentionArgs& args) {
 
 void GateBySigmoid(const float* gate, int64_t n, float* x) {
   ForColumns<1>(static_cast<size_t>(n), [&](auto d, auto, size_t c) HWY_ATTR {
-    const auto one = hn::Set(d, 1.0f);
-    // exp(-|g|) cannot overflow: sigmoid(g) is 1 / (1 + e), or e / (1 + e).
-    const auto g = hn::LoadU(d, gate + c);
-    const auto e = ExpOf(d, hn::Neg(hn::Abs(g)));
-    const auto above = hn::IfThenElse(hn::Lt(g, hn::Zero(d)), e, one);
-    const auto sigmoid = hn::Div(above, hn::Add(one, e));
+    const auto sigmoid = SigmoidOf(d, hn::LoadU(d, gate + c));
     hn::StoreU(hn::Mul(hn::LoadU(d, x + c), sigmoid), d, x + c);
   });
 }

@@ -20,6 +20,7 @@
 #include "engine/kernels/state_kernels.h"
 #include "engine/mixer/registry.h"
 #include "engine/mixer/row_ops.h"
+#include "engine/mixer/session_groups.h"
 #include "engine/model/mixer_description.h"
 #include "engine/model/softmax_attention_description.h"
 
@@ -82,14 +83,6 @@ class SoftmaxAttention : public Mixer {
   const int64_t v_column_;
 };
 
-// The segment that `row` of the step belongs to.
-const Segment& SegmentOf(std::span<const Segment> segments, int64_t row) {
-  const auto next = std::upper_bound(
-      segments.begin(), segments.end(), row,
-      [](int64_t r, const Segment& segment) { return r < segment.first_row; });
-  return *(next - 1);
-}
-
 void SoftmaxAttention::Forward(MatrixView<const float> x,
                                std::span<const Segment> segments,
                                Scratch& scratch, MatrixView<float> y) const {
@@ -121,7 +114,9 @@ void SoftmaxAttention::Forward(MatrixView<const float> x,
                           GroupAt(i / sessions, together), projected, o);
           });
   // Only now, since in a ring they replace what the first rows still see.
-  for (const Segment& segment : segments) Append(segment, projected);
+  ForEach(
+      sessions, 2 * x.rows * d_.kv_heads * d_.head_dim / sessions,
+      [&](int64_t i) { Append(segments[static_cast<size_t>(i)], projected); });
   p_.o.Apply(o, y, scratch.linear());
 }
 
