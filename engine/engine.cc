@@ -40,7 +40,8 @@ class LoadedEngine : public Engine {
     return {buffer.data(), rows, info_.d_model};
   }
   int64_t TakeSegments(std::span<const StepSegment> segments);
-  void RunSublayer(const Sublayer& sublayer, int64_t rows);
+  void Settle(const Sublayer* last, const Sublayer* next, int64_t rows);
+  void RunSublayers(int64_t rows);
   MatrixView<float> Logits();
 
   ModelParts p_;
@@ -116,24 +117,38 @@ int64_t LoadedEngine::TakeSegments(std::span<const StepSegment> segments) {
   return rows;
 }
 
-void LoadedEngine::RunSublayer(const Sublayer& sublayer, int64_t rows) {
+// Between two mixers, in one pass over the rows: the residual stream takes what
+// the last one wrote, and the next one gets its norm. Either may be null.
+void LoadedEngine::Settle(const Sublayer* last, const Sublayer* next,
+                          int64_t rows) {
   const int64_t width = info_.d_model;
   const MatrixView<float> x = Rows(x_, rows);
   const MatrixView<float> h = Rows(h_, rows);
   const MatrixView<float> y = Rows(y_, rows);
-  if (sublayer.norm_placement == NormPlacement::kBefore) {
-    ForEach(rows, 2 * width,
-            [&](int64_t row) { sublayer.norm.Apply(x.Row(row), h.Row(row)); });
-    sublayer.mixer->Forward(h, segments_, scratch_, y);
-    ForEach(rows, 2 * width,
-            [&](int64_t row) { AddInto(y.Row(row), width, x.Row(row)); });
-    return;
-  }
-  sublayer.mixer->Forward(x, segments_, scratch_, y);
-  ForEach(rows, 2 * width, [&](int64_t row) {
-    AddInto(y.Row(row), width, x.Row(row));
-    sublayer.norm.Apply(x.Row(row), x.Row(row));
+  const auto norm_is = [](const Sublayer* sublayer, NormPlacement placement) {
+    return sublayer != nullptr && sublayer->norm_placement == placement;
+  };
+  ForEach(rows, 4 * width, [&](int64_t row) {
+    if (last != nullptr) AddInto(y.Row(row), width, x.Row(row));
+    if (norm_is(last, NormPlacement::kAfter)) {
+      last->norm.Apply(x.Row(row), x.Row(row));
+    }
+    if (norm_is(next, NormPlacement::kBefore)) {
+      next->norm.Apply(x.Row(row), h.Row(row));
+    }
   });
+}
+
+void LoadedEngine::RunSublayers(int64_t rows) {
+  const Sublayer* last = nullptr;
+  for (const Sublayer& sublayer : p_.sublayers) {
+    Settle(last, &sublayer, rows);
+    const bool before = sublayer.norm_placement == NormPlacement::kBefore;
+    sublayer.mixer->Forward(Rows(before ? h_ : x_, rows), segments_, scratch_,
+                            Rows(y_, rows));
+    last = &sublayer;
+  }
+  Settle(last, /*next=*/nullptr, rows);
 }
 
 // The head sees only the rows that want logits, moved together.
@@ -164,7 +179,7 @@ MatrixView<float> LoadedEngine::Step(std::span<const StepSegment> segments) {
       p_.embedding_norm->Apply(x.Row(row), x.Row(row));
     });
   }
-  for (const Sublayer& sublayer : p_.sublayers) RunSublayer(sublayer, rows);
+  RunSublayers(rows);
   return Logits();
 }
 
