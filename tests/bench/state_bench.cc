@@ -169,6 +169,94 @@ BENCHMARK_CAPTURE(BM_Delta, chunk_rwkv7, Form::kChunk, true)
     ->ArgName("dim")
     ->Arg(64);
 
+// One token of each of 64 sessions with heads of [key_dim, value_dim], whose
+// states together are larger than the caches: how fast they come and go.
+constexpr int64_t kSessions = 64;
+
+void SetSessionRates(benchmark::State& state, int64_t products) {
+  const auto numbers =
+      static_cast<double>(kSessions * kHeads * state.range(0) * state.range(1));
+  SetRates(state, 2 * static_cast<double>(products) * numbers,
+           2 * sizeof(float) * numbers);
+}
+
+void BM_DecaySessions(benchmark::State& state) {
+  const int64_t key_dim = state.range(0);
+  const int64_t value_dim = state.range(1);
+  const auto q = RandomFloats(kHeads * key_dim);
+  const std::vector<float> k(kHeads * key_dim, 1e-12f);
+  const auto v = RandomFloats(kHeads * value_dim);
+  const std::vector<float> w(kHeads, 0.9999999f);
+  std::vector<float> o(kHeads * value_dim);
+  const int64_t size = kHeads * key_dim * value_dim;
+  const auto s = StateOf(kSessions * size, 0.5f);
+  DecayArgs args = {.q = q.data(),
+                    .k = k.data(),
+                    .v = v.data(),
+                    .o = o.data(),
+                    .rows = 1,
+                    .last_head = kHeads,
+                    .key_dim = key_dim,
+                    .value_dim = value_dim,
+                    .decay = Decay::kPerHead,
+                    .w = w.data()};
+  for (auto _ : state) {
+    for (int64_t i = 0; i < kSessions; ++i) {
+      args.s = s.get() + i * size;
+      DecayRecurrent(args);
+    }
+    benchmark::ClobberMemory();
+  }
+  SetSessionRates(state, /*products=*/2);
+}
+BENCHMARK(BM_DecaySessions)
+    ->ArgNames({"key_dim", "value_dim"})
+    ->Args({128, 64})
+    ->Args({64, 64});
+
+void BM_DeltaSessions(benchmark::State& state, bool low_rank) {
+  const int64_t key_dim = state.range(0);
+  const int64_t value_dim = state.range(1);
+  const auto q = RandomFloats(kHeads * key_dim);
+  const std::vector<float> k(kHeads * key_dim, 1e-9f);
+  const auto v = RandomFloats(kHeads * value_dim);
+  const std::vector<float> decay(kHeads * key_dim, 0.9999999f);
+  std::vector<float> o(kHeads * value_dim);
+  const int64_t size = kHeads * key_dim * value_dim;
+  const auto s = StateOf(kSessions * size, 0.5f);
+  DeltaArgs args = {.q = {q.data()},
+                    .k = {k.data()},
+                    .v = {v.data()},
+                    .decay = {decay.data()},
+                    .beta = {q.data()},
+                    .a = {},
+                    .b = {},
+                    .o = o.data(),
+                    .rows = 1,
+                    .last_head = kHeads,
+                    .key_dim = key_dim,
+                    .value_dim = value_dim};
+  if (low_rank) {
+    args.beta = {};
+    args.a = args.b = args.k;
+  }
+  for (auto _ : state) {
+    for (int64_t i = 0; i < kSessions; ++i) {
+      args.s = s.get() + i * size;
+      DeltaRecurrent(args);
+    }
+    benchmark::ClobberMemory();
+  }
+  SetSessionRates(state, /*products=*/low_rank ? 4 : 3);
+}
+BENCHMARK_CAPTURE(BM_DeltaSessions, gated, false)
+    ->ArgNames({"key_dim", "value_dim"})
+    ->Args({128, 128})
+    ->Args({128, 256});
+BENCHMARK_CAPTURE(BM_DeltaSessions, rwkv7, true)
+    ->ArgNames({"key_dim", "value_dim"})
+    ->Args({64, 64});
+
 // Mamba's, of the width of mamba-130m.
 void BM_SelectiveScan(benchmark::State& state) {
   constexpr int64_t kChannels = 1536;
