@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "engine/kernels/simd_ops.h"
+
 namespace reprise {
 namespace {
 
@@ -11,17 +13,16 @@ namespace {
 // vectors.
 constexpr int64_t kBlock = 256;
 
-// `exponent` has all ones in an infinity and in a NaN.
-template <typename Bits>
-bool AllFiniteBits(const char* bytes, Bits exponent, int64_t count) {
-  Bits bad = 0;
+// The exponent has all ones in an infinity and in a NaN.
+bool AllFiniteBf16(const char* bytes, int64_t count) {
+  constexpr uint16_t kExponent = 0x7f80;
+  uint16_t bad = 0;
   for (int64_t start = 0; start < count; start += kBlock) {
-    std::array<Bits, kBlock> block{};
+    std::array<uint16_t, kBlock> block{};
     const int64_t size = std::min(kBlock, count - start);
-    std::memcpy(block.data(), bytes + start * sizeof(Bits),
-                size * sizeof(Bits));
-    for (const Bits bits : block) {
-      bad |= static_cast<Bits>((bits & exponent) == exponent);
+    std::memcpy(block.data(), bytes + start * 2, size * 2);
+    for (const uint16_t bits : block) {
+      bad |= static_cast<uint16_t>((bits & kExponent) == kExponent);
     }
   }
   return bad == 0;
@@ -38,11 +39,11 @@ uint16_t ToBf16(uint32_t bits) {
 }  // namespace
 
 bool AllFinite(const void* elements, StateEncoding encoding, int64_t count) {
-  const char* bytes = static_cast<const char*>(elements);
   if (encoding == StateEncoding::kF32) {
-    return AllFiniteBits<uint32_t>(bytes, 0x7f800000, count);
+    // Whose loads are those for any address.
+    return AllFinite(static_cast<const float*>(elements), count);
   }
-  return AllFiniteBits<uint16_t>(bytes, 0x7f80, count);
+  return AllFiniteBf16(static_cast<const char*>(elements), count);
 }
 
 void ConvertElements(const void* elements, StateEncoding from, int64_t count,

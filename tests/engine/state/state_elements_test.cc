@@ -104,6 +104,11 @@ TEST(StateElementsTest, FindsWhatIsNotFiniteAnywhere) {
     EXPECT_TRUE(AllFinite(wide.data(), StateEncoding::kF32, 300));
     wide[at] = std::nanf("");
     EXPECT_FALSE(AllFinite(wide.data(), StateEncoding::kF32, 300)) << at;
+    // As in a snapshot, at any address.
+    std::vector<char> bytes(1201, '\xff');
+    std::memcpy(bytes.data() + 1, wide.data(), 1200);
+    EXPECT_TRUE(AllFinite(bytes.data() + 1, StateEncoding::kF32, at)) << at;
+    EXPECT_FALSE(AllFinite(bytes.data() + 1, StateEncoding::kF32, at + 1));
   }
 }
 
