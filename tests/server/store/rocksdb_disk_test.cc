@@ -30,11 +30,11 @@ std::string Session(uint64_t i) { return std::to_string(i % 5); }
 void ExpectRefusal(const absl::Status& status, DiskFault fault) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_EQ(IsNoSpace(status), fault == DiskFault::kNoSpace) << status;
+  const char* const fails = fault == DiskFault::kNoSpace
+                                ? "No space left on device"
+                                : "Input/output error";
   EXPECT_THAT(std::string(status.message()),
-              fault == DiskFault::kNoSpace
-                  ? AnyOf(HasSubstr("No space left on device"))
-                  : AnyOf(HasSubstr("Input/output error"),
-                          HasSubstr("Writer has previous error")));
+              AnyOf(HasSubstr(fails), HasSubstr("Writer has previous error")));
 }
 
 struct DiskCase {
