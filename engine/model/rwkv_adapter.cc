@@ -32,7 +32,7 @@ struct RwkvConfig {
 };
 
 // What the parts around the mixers are called.
-struct Layout {
+struct RwkvLayout {
   std::string_view embedding;
   std::string_view head;
   std::string_view final_norm;
@@ -43,27 +43,27 @@ struct Layout {
   std::string_view att;
   std::string_view ffn;
 };
-constexpr Layout kOriginal = {"emb.weight", "head.weight", "ln_out",
-                              "blocks.",    "ln0",         "ln1",
-                              "ln2",        "att.",        "ffn."};
-constexpr Layout kHf = {"rwkv.embeddings.weight",
-                        "head.weight",
-                        "rwkv.ln_out",
-                        "rwkv.blocks.",
-                        "pre_ln",
-                        "ln1",
-                        "ln2",
-                        "attention.",
-                        "feed_forward."};
-constexpr Layout kFla = {"model.embeddings.weight",
-                         "lm_head.weight",
-                         "model.norm",
-                         "model.layers.",
-                         "pre_norm",
-                         "attn_norm",
-                         "ffn_norm",
-                         "attn.",
-                         "ffn."};
+constexpr RwkvLayout kOriginal = {"emb.weight", "head.weight", "ln_out",
+                                  "blocks.",    "ln0",         "ln1",
+                                  "ln2",        "att.",        "ffn."};
+constexpr RwkvLayout kHf = {"rwkv.embeddings.weight",
+                            "head.weight",
+                            "rwkv.ln_out",
+                            "rwkv.blocks.",
+                            "pre_ln",
+                            "ln1",
+                            "ln2",
+                            "attention.",
+                            "feed_forward."};
+constexpr RwkvLayout kFla = {"model.embeddings.weight",
+                             "lm_head.weight",
+                             "model.norm",
+                             "model.layers.",
+                             "pre_norm",
+                             "attn_norm",
+                             "ffn_norm",
+                             "attn.",
+                             "ffn."};
 
 constexpr char kFields[] = "hidden_size";
 
@@ -134,7 +134,7 @@ NormDescription LayerNorm(const std::string& base, float eps) {
 // The model around the mixers that `time_mix` and `channel_mix` make of the
 // beginnings of their tensors' names.
 template <class TimeMix, class ChannelMix>
-ModelDescription Build(const RwkvConfig& config, const Layout& layout,
+ModelDescription Build(const RwkvConfig& config, const RwkvLayout& layout,
                        TimeMix time_mix, ChannelMix channel_mix) {
   ModelDescription model;
   model.vocab_size = config.vocab_size;

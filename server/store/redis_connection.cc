@@ -65,11 +65,11 @@ std::string_view ValueOf(const RedisReply& pairs, std::string_view name) {
 
 // A part of an error reply, and what to do about it. Looked for anywhere: an
 // error inside a script comes wrapped in words that differ between versions.
-struct Advice {
+struct ReplyAdvice {
   absl::string_view sign;
   absl::string_view advice;
 };
-constexpr Advice kAdvice[] = {
+constexpr ReplyAdvice kReplyAdvice[] = {
     {"NOAUTH", "it wants a password: see --store in --help"},
     {"WRONGPASS", "user or password are wrong"},
     {"NOPERM", "the user's ACL must allow the commands in docs/stores.md"},
@@ -89,7 +89,7 @@ absl::Status FromRedisError(std::string_view error) {
         "store: Redis has reached its maxmemory; raise it, or delete sessions");
   }
   std::string message = absl::StrCat("store: Redis answered: ", text);
-  for (const Advice& advice : kAdvice) {
+  for (const ReplyAdvice& advice : kReplyAdvice) {
     if (!absl::StrContains(text, advice.sign)) continue;
     absl::StrAppend(&message, "; ", advice.advice);
     break;

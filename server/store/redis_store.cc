@@ -33,8 +33,10 @@ namespace reprise {
 namespace {
 
 // How often a write begins again because another server has changed the entry
-// but not the revision, as a touch does, between its read and its script.
-constexpr int kMostTries = 10;
+// but not the revision, as a touch does, between its read and its script. Each
+// try that is lost is a write of somebody else that was made, so that only one
+// who writes without a pause and is always the faster gets a write to give up.
+constexpr int kMostTries = 200;
 
 // Entries read together for a page.
 constexpr int64_t kEntriesAtOnce = 256;

@@ -143,11 +143,11 @@ rocksdb::ColumnFamilyOptions Expiry(
 
 // What to do about an error of the system's. RocksDB has no codes for them, but
 // ends its messages with the system's words, as we do.
-struct Advice {
+struct ErrorAdvice {
   int error;
   const char* advice;
 };
-constexpr Advice kAdvice[] = {
+constexpr ErrorAdvice kErrorAdvice[] = {
     {EACCES, "give this user the right to write there"},
     {EPERM, "give this user the right to write there"},
     {EROFS, "name a folder that can be written"},
@@ -163,7 +163,7 @@ absl::Status CannotOpen(const std::string& what, const std::string& reason) {
   if (absl::StrContains(reason, std::strerror(ENOSPC))) {
     return NoSpaceError(absl::StrCat(message, "; make room on that disk"));
   }
-  for (const Advice& advice : kAdvice) {
+  for (const ErrorAdvice& advice : kErrorAdvice) {
     if (!absl::StrContains(reason, std::strerror(advice.error))) continue;
     return absl::UnavailableError(absl::StrCat(message, "; ", advice.advice));
   }

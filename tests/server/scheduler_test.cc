@@ -19,8 +19,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr int32_t kEos = FakeTokenizer::kEos;
-
 std::vector<int32_t> RandomTokens(std::mt19937& random, size_t count) {
   std::vector<int32_t> tokens(count);
   for (int32_t& token : tokens) {
@@ -38,7 +36,7 @@ TurnRequest RandomRequest(std::mt19937& random) {
   if (random() % 2) request.sampling.repetition_penalty = 1.5;
   if (random() % 2) request.sampling.penalty_decay = 0.9f;
   if (random() % 2) request.sampling.penalty_last_n = random() % 20;
-  if (random() % 2) request.eos_tokens = {kEos};
+  if (random() % 2) request.eos_tokens = {FakeTokenizer::kEos};
   if (random() % 2) request.min_new_tokens = 3;
   return request;
 }

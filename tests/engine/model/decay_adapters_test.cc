@@ -22,12 +22,6 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-template <class Description>
-const Description& MixerOf(const ModelDescription& model, size_t layer,
-                           size_t sublayer = 0) {
-  return model.layers.at(layer).at(sublayer).mixer.As<Description>();
-}
-
 TEST(DecayAdaptersTest, DescribesRetention) {
   const ModelDescription model = Describe(GoldenConfig("retnet_small"));
   const auto& d = MixerOf<RetentionDescription>(model, 1);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/mixer_description.h"
 #include "engine/model/model_config.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
@@ -55,6 +56,13 @@ inline ModelDescription Describe(const nlohmann::json& config,
   auto model = ModelFolder(tensors).Load(config);
   EXPECT_TRUE(model.ok()) << model.status();
   return model.ok() ? *std::move(model) : ModelDescription{};
+}
+
+// The description of one of a model's mixers, of that type.
+template <class Description>
+const Description& MixerOf(const ModelDescription& model, size_t layer,
+                           size_t sublayer = 0) {
+  return model.layers.at(layer).at(sublayer).mixer.As<Description>();
 }
 
 // `config` with one field set to `value`, null as if missing, is refused with a

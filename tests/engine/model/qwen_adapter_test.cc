@@ -30,12 +30,6 @@ Ranges RowsOf(const LinearRef& ref) {
   return ranges;
 }
 
-template <class Description>
-const Description& MixerOf(const ModelDescription& model, size_t layer,
-                           size_t sublayer) {
-  return model.layers.at(layer).at(sublayer).mixer.As<Description>();
-}
-
 // "linear_attention"s as L, the others as A; then experts as E, dense as D.
 std::string Kinds(const ModelDescription& model) {
   std::string text;
