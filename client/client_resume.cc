@@ -27,6 +27,11 @@ uint64_t Draw() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
+// After so many failures.
+int64_t PauseMs(int failures) {
+  return std::min(kFirstPauseMs << std::min(failures, 10), kLongestPauseMs);
+}
+
 std::string DrawRequestId() {
   std::array<char, 32> id;
   std::snprintf(id.data(), id.size(), "turn-%016llx",
@@ -171,8 +176,7 @@ class ResumingCall {
     }
     // The first attempts are for those who wait; the pauses are for a server
     // that starts, or a crowd that comes to the last one.
-    const int64_t pause_ms = std::min(
-        {kFirstPauseMs << std::min(attempts_, 10), kLongestPauseMs, left_ms});
+    const int64_t pause_ms = std::min(PauseMs(attempts_), left_ms);
     if (++attempts_ == 4 && !lost_.empty()) {
       on_notice_(absl::StrCat(lost_, "; trying again for ",
                               options_.timeout_ms / 1000, " s"));
@@ -189,24 +193,58 @@ class ResumingCall {
     if (!status.ok() && !absl::IsUnavailable(status)) return status;
     if (lost_.empty() && !status.ok()) lost_ = FromAbsl(status.message());
     if (end.has_revision()) {
-      v1::RewindSessionRequest rewind;
-      rewind.set_id(request_.session_id());
-      rewind.set_revision(replay_.started()->revision());
-      rewind.set_expected_revision(end.revision());
-      const absl::StatusOr<v1::Session> rewound = client_.RewindSession(rewind);
-      if (!rewound.ok()) {
+      const absl::StatusOr<uint64_t> revision = TakeBack(end.revision());
+      if (!revision.ok()) {
         return absl::Status(
-            rewound.status().code(),
+            revision.status().code(),
             absl::StrCat(
                 "the server ended, and kept what it had streamed as revision ",
                 end.revision(), " of session ", request_.session_id(),
                 ", which cannot be rewound to continue: ",
-                rewound.status().message()));
+                revision.status().message()));
       }
-      revision_ = rewound->revision();
+      revision_ = *revision;
     }
     if (heard_now_) ++servers_lost_;
     return NextAttempt(absl::UnavailableError("the server ended"));
+  }
+
+  // The revision of the session without the part that was kept as `part`. The
+  // servers that are asked may go away, too.
+  absl::StatusOr<uint64_t> TakeBack(uint64_t part) {
+    v1::RewindSessionRequest rewind;
+    rewind.set_id(request_.session_id());
+    rewind.set_revision(replay_.started()->revision());
+    rewind.set_expected_revision(part);
+    const int64_t end_ms = NowMs() + options_.timeout_ms;
+    for (int tries = 0;; ++tries) {
+      const absl::StatusOr<v1::Session> rewound = client_.RewindSession(rewind);
+      if (rewound.ok()) return rewound->revision();
+      const absl::Status& status = rewound.status();
+      // One whose answer was lost may have been carried out, or still run.
+      if (absl::IsAborted(status) && tries > 0) {
+        const auto now = client_.GetSession(request_.session_id());
+        if (now.ok() && IsRewindOf(*now, part)) return now->revision();
+        if (now.ok() && now->revision() != part) return status;
+      } else if (!absl::IsUnavailable(status)) {
+        return status;
+      }
+      if (NowMs() >= end_ms) return status;
+      if (cancellation_.WaitFor(PauseMs(tries))) {
+        return absl::CancelledError("cancelled");
+      }
+    }
+  }
+
+  // Whether it became what it is by a rewind of its revision `part`: it is
+  // shorter, which no turn makes it.
+  static bool IsRewindOf(const v1::Session& now, uint64_t part) {
+    if (now.revision() != part + 1) return false;
+    return std::any_of(now.checkpoints().begin(), now.checkpoints().end(),
+                       [&](const v1::Checkpoint& checkpoint) {
+                         return checkpoint.revision() == part &&
+                                checkpoint.tokens() > now.tokens();
+                       });
   }
 
   // If it is not made good, the listener hears of it.

@@ -60,6 +60,26 @@ class ResumeTest : public ::testing::Test {
         cancellation_);
   }
 
+  // A server by itself ends in the turn and comes back. It has kept a part as
+  // revision 1 of the session, which is at `revision_now` when it is back.
+  void KeepAPart(uint64_t revision_now = 1) {
+    auto client = Client::Connect({.address = second_->address()});
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+    v1::Session session;
+    session.set_id("s");
+    session.set_revision(revision_now);
+    session.set_tokens(18);
+    second_->sessions.Put(session);
+    FakeAnswer whole = AnswerOf({"Let ", "there ", "be"}, "s");
+    FakeAnswer part = CutAndKept(AnswerOf({"Let ", "there "}, "s"), 1);
+    part.status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
+    second_->inference.QueueAnswer(part);
+    whole.messages[0].mutable_started()->set_revision(2);
+    second_->inference.SetAnswer(whole);
+    request_.set_session_id("s");
+  }
+
   void ExpectWhole(const absl::Status& status, const std::string& text) {
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(text_, text);
@@ -153,22 +173,35 @@ TEST_F(ResumeTest, AnEndThatWasHeardIsTheEnd) {
 }
 
 TEST_F(ResumeTest, WhatADyingServerKeptIsRewound) {
-  v1::Session session;
-  session.set_id("s");
-  session.set_revision(1);
-  second_->sessions.Put(session);
-  FakeAnswer whole = AnswerOf({"Let ", "there ", "be"}, "s");
-  FakeAnswer part = CutAndKept(AnswerOf({"Let ", "there "}, "s"), 1);
-  part.status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
-  first_->inference.SetAnswer(part);
-  whole.messages[0].mutable_started()->set_revision(2);
-  second_->inference.SetAnswer(whole);
-  request_.set_session_id("s");
+  KeepAPart();
   ExpectWhole(Run(), "Let there be");
   EXPECT_NE(end_.reason(), v1::FINISH_REASON_CANCELLED);
   EXPECT_EQ(second_->sessions.last_rewind().revision(), 0u);
   EXPECT_EQ(second_->sessions.last_rewind().expected_revision(), 1u);
   EXPECT_EQ(second_->inference.last_request().expected_revision(), 2u);
+}
+
+TEST_F(ResumeTest, AServerThatGoesAwayBeforeItRewindsIsNotTheEnd) {
+  KeepAPart();
+  second_->sessions.LoseRewind(/*carried_out=*/false);
+  ExpectWhole(Run(), "Let there be");
+  EXPECT_EQ(second_->inference.last_request().expected_revision(), 2u);
+}
+
+TEST_F(ResumeTest, AServerThatGoesAwayAfterItRewoundIsNotTheEnd) {
+  KeepAPart();
+  second_->sessions.LoseRewind(/*carried_out=*/true);
+  ExpectWhole(Run(), "Let there be");
+  EXPECT_EQ(second_->inference.last_request().expected_revision(), 2u);
+}
+
+TEST_F(ResumeTest, ASessionThatOthersWentOnWithIsNotRewound) {
+  KeepAPart(/*revision_now=*/2);
+  const absl::Status status = Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("cannot be rewound to continue"));
+  EXPECT_EQ(end_.reason(), v1::FINISH_REASON_CANCELLED);
 }
 
 // It goes on, and finds only later that nobody listens: the second hears

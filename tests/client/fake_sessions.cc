@@ -103,14 +103,30 @@ grpc::Status FakeSessions::Rewind(grpc::ServerContext*,
                                   v1::Session* response) {
   MutexLock lock(mu_);
   last_rewind_ = *request;
+  const Loss loss = std::exchange(rewind_loss_, Loss::kNone);
+  const grpc::Status lost(grpc::StatusCode::UNAVAILABLE, "shutting down");
+  if (loss == Loss::kRequest) return lost;
   const grpc::Status status = Find(request->id(), response);
   if (!status.ok()) return status;
+  if (request->has_expected_revision() &&
+      request->expected_revision() != response->revision()) {
+    return grpc::Status(grpc::StatusCode::ABORTED, "another revision");
+  }
   if (request->revision() > response->revision()) {
     return grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "not kept");
   }
+  v1::Checkpoint& part = *response->add_checkpoints();
+  part.set_revision(response->revision());
+  part.set_tokens(response->tokens());
   response->set_revision(response->revision() + 1);
+  response->set_tokens(0);
   sessions_[response->id()] = *response;
-  return grpc::Status::OK;
+  return loss == Loss::kAnswer ? lost : grpc::Status::OK;
+}
+
+void FakeSessions::LoseRewind(bool carried_out) {
+  MutexLock lock(mu_);
+  rewind_loss_ = carried_out ? Loss::kAnswer : Loss::kRequest;
 }
 
 void FakeSessions::SetExport(std::vector<v1::SnapshotChunk> chunks) {

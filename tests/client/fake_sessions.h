@@ -19,6 +19,8 @@ class FakeSessions final : public v1::Sessions::Service {
  public:
   void Put(const v1::Session& session);
   v1::RewindSessionRequest last_rewind() const;
+  // The next rewind answers UNAVAILABLE, after it was carried out or instead.
+  void LoseRewind(bool carried_out);
   grpc::Status Create(grpc::ServerContext* context,
                       const v1::CreateSessionRequest* request,
                       v1::Session* response) override;
@@ -83,6 +85,8 @@ class FakeSessions final : public v1::Sessions::Service {
   std::map<std::string, v1::Session> sessions_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Preset> presets_ ABSL_GUARDED_BY(mu_);
   v1::RewindSessionRequest last_rewind_ ABSL_GUARDED_BY(mu_);
+  enum class Loss { kNone, kRequest, kAnswer };
+  Loss rewind_loss_ ABSL_GUARDED_BY(mu_) = Loss::kNone;
   std::vector<v1::SnapshotChunk> export_ ABSL_GUARDED_BY(mu_);
   v1::ExportSessionRequest last_export_ ABSL_GUARDED_BY(mu_);
   grpc::Status import_status_ ABSL_GUARDED_BY(mu_);
