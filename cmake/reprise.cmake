@@ -7,7 +7,7 @@ include(GoogleTest OPTIONAL)
 # time of a build goes into headers, which a group reads once. Names in unnamed
 # namespaces must then differ within a target; a target whose files are alike
 # on purpose turns the property UNITY_BUILD off.
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 20)
 
 # GCC clears its memory up each time that it has doubled since 128 MiB, for a
 # tenth of the time of such a group; it may grow to 512 MiB before the first.
@@ -50,6 +50,8 @@ endfunction()
 
 function(reprise_target_options target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(${target} PRIVATE
+    REPRISE_VERSION="${PROJECT_VERSION}")
   target_compile_options(${target} PRIVATE -Wall -Wextra -Werror)
   if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
     target_compile_options(${target} PRIVATE -Wthread-safety)

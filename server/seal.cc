@@ -9,13 +9,13 @@
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
 #include "engine/base/status_macros.h"
+#include "engine/state/snapshot_format.h"
 
 namespace reprise {
 namespace {
 
 // docs/export.md explains these.
 constexpr std::string_view kMagic = "RPSE";
-constexpr std::string_view kSnapshotMagic = "RPRS";  // one without a seal
 constexpr uint32_t kSealVersion = 1;
 constexpr size_t kFixedBytes = 68;  // up to the nonce, and with it
 constexpr size_t kMaxNameBytes = 128;

@@ -8,6 +8,9 @@
 
 namespace reprise {
 
+// Far above any published value of a number of positions.
+inline constexpr int64_t kMaxPositions = int64_t{1} << 40;
+
 // Refuses `field`, which sets the width of `what`, unless `width` is in
 // 1..kMaxWidth. Returns the width, or 1 if there is an error.
 int64_t CheckedWidth(ConfigReader& config, const char* field, const char* what,

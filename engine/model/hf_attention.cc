@@ -18,7 +18,6 @@ namespace {
 constexpr double kMaxBase = 1e12;
 constexpr double kMinFactor = 1e-3;
 constexpr double kMaxFactor = 1e6;
-constexpr int64_t kMaxPositions = int64_t{1} << 40;
 
 RotaryScaling ReadScaling(ConfigReader& rope) {
   RotaryScaling scaling;

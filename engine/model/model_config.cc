@@ -12,6 +12,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/adapters.h"
+#include "engine/model/config_checks.h"
 #include "engine/model/config_reader.h"
 #include "engine/model/json_text.h"
 
@@ -26,7 +27,6 @@ constexpr char kPositionsField[] = "max_position_embeddings";
 constexpr char kTypeField[] = "model_type";
 constexpr char kTextField[] = "text_config";
 constexpr char kTiedField[] = "tie_word_embeddings";
-constexpr int64_t kMaxPositions = int64_t{1} << 40;
 constexpr JsonLimits kConfigLimits = {
     .max_bytes = 4 << 20, .max_depth = 32, .infinity = true};
 
