@@ -70,6 +70,7 @@ class ResumeTest : public ::testing::Test {
     session.set_id("s");
     session.set_revision(revision_now);
     session.set_tokens(18);
+    session.add_checkpoints()->set_revision(0);
     second_->sessions.Put(session);
     FakeAnswer whole = AnswerOf({"Let ", "there ", "be"}, "s");
     FakeAnswer part = CutAndKept(AnswerOf({"Let ", "there "}, "s"), 1);

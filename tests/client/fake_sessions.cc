@@ -115,11 +115,16 @@ grpc::Status FakeSessions::Rewind(grpc::ServerContext*,
   if (request->revision() > response->revision()) {
     return grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "not kept");
   }
-  v1::Checkpoint& part = *response->add_checkpoints();
-  part.set_revision(response->revision());
-  part.set_tokens(response->tokens());
-  response->set_revision(response->revision() + 1);
-  response->set_tokens(0);
+  const v1::Session before = *response;
+  for (const v1::Checkpoint& checkpoint : before.checkpoints()) {
+    if (checkpoint.revision() == request->revision()) {
+      response->set_tokens(checkpoint.tokens());
+    }
+  }
+  v1::Checkpoint& latest = *response->add_checkpoints();
+  latest.set_revision(before.revision());
+  latest.set_tokens(before.tokens());
+  response->set_revision(before.revision() + 1);
   sessions_[response->id()] = *response;
   return loss == Loss::kAnswer ? lost : grpc::Status::OK;
 }

@@ -48,7 +48,9 @@ class RedisServer {
     std::vector<std::string> all = {
         Program(), "--port", std::to_string(port_), "--bind", "127.0.0.1",
         "--dir", dir_.path(), "--unixsocket", socket_path(), "--save", "",
-        "--appendonly", "yes", "--logfile", LogPath(),
+        "--appendonly", "yes",
+        // It is killed, and writes late if its disk is busy.
+        "--appendfsync", "always", "--logfile", LogPath(),
         // Replicas of a test need not be waited for.
         "--repl-diskless-sync-delay", "0"};
     all.insert(all.end(), arguments_.begin(), arguments_.end());
