@@ -23,6 +23,7 @@
 #include "tests/support/narrow_stub.h"
 #include "tests/support/scrape.h"
 #include "tests/support/server_process.h"
+#include "tests/support/slowdown.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -35,7 +36,7 @@ constexpr int kSlots = 96;
 // Clients whose first call is not read. What a stream takes by itself (1 KiB,
 // one write of up to 33 tokens, and 32 that wait) is less than kTokens.
 constexpr int kStuck = 16;
-constexpr int64_t kSlowReaderMs = 2000;
+constexpr int64_t kSlowReaderMs = 2000 * kSlowdown;
 
 // Seconds of traffic; the test labelled `long` sets 60.
 int SoakSeconds() {

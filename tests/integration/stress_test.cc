@@ -21,6 +21,7 @@
 
 #include "tests/support/narrow_stub.h"
 #include "tests/support/scrape.h"
+#include "tests/support/slowdown.h"
 #include "tests/support/test_server.h"
 
 namespace reprise {
@@ -42,7 +43,7 @@ ServerOptions ManyStreams() {
   ServerOptions options = TestServer::SmallOptions();
   options.slots = 24;  // fewer than streams: some always wait
   options.max_running = 16;
-  options.slow_reader_timeout_ms = 2000;
+  options.slow_reader_timeout_ms = 2000 * kSlowdown;
   return options;
 }
 
