@@ -65,8 +65,8 @@ absl::StatusOr<SealedState> ClientStates::SealBytes(const SessionKey& from,
     ttl_ms = ttl_ms > 0 ? std::min(ttl_ms, seal_ttl_ms_) : seal_ttl_ms_;
   }
   if (ttl_ms > 0) label.expires_unix_ms = label.created_unix_ms + ttl_ms;
-  ASSIGN_OR_RETURN(sealed.bytes, SealSnapshot(*keys_, label, snapshot));
-  const auto bytes = static_cast<int64_t>(sealed.bytes.size());
+  const auto bytes =
+      static_cast<int64_t>(SealedBytes(*keys_, label, snapshot.size()));
   sealed.share = ByteBudget::Share(sealed_bytes_);
   if (!sealed.share.Add(bytes)) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -75,6 +75,7 @@ absl::StatusOr<SealedState> ClientStates::SealBytes(const SessionKey& from,
         "be on the way at once, ",
         sealed_bytes_.limit(), " (sealed_memory)"));
   }
+  ASSIGN_OR_RETURN(sealed.bytes, SealSnapshot(*keys_, label, snapshot));
   impl.metrics.ObserveSnapshotSize(options.encoding,
                                    static_cast<int64_t>(snapshot.size()));
   return sealed;

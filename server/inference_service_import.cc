@@ -72,10 +72,10 @@ absl::Status ImportCall::TakeChunk() {
         absl::StrCat("snapshot: has more than ", most_bytes_,
                      " bytes, the most that a session of this model takes"));
   }
-  if (!share_.Add(more)) {
+  if (!share_.Add(2 * more)) {  // as they came, and opened
     return absl::ResourceExhaustedError(
         absl::StrCat("snapshot: its first ", bytes,
-                     " bytes, with those of other calls, are "
+                     " bytes, counted twice, with those of other calls, are "
                      "more than may be on the way at once, ",
                      context_.sessions.client_states().sealed_bytes().limit(),
                      " (sealed_memory)"));

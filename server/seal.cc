@@ -46,9 +46,9 @@ struct Header {
   size_t header_bytes = 0;
 };
 
-size_t HeaderBytes(const Header& header) {
-  return kFixedBytes + 3 * sizeof(uint32_t) + header.key_id.size() +
-         header.label.tenant.size() + header.label.session.size();
+size_t HeaderBytes(const SealLabel& label, const std::string& key_id) {
+  return kFixedBytes + 3 * sizeof(uint32_t) + key_id.size() +
+         label.tenant.size() + label.session.size();
 }
 
 void PutHeader(const Header& header, ByteWriter& out) {
@@ -103,7 +103,7 @@ absl::StatusOr<Header> ReadHeader(ByteReader& reader) {
   ASSIGN_OR_RETURN(label.tenant, ReadName(reader, "the tenant", kMaxNameBytes));
   ASSIGN_OR_RETURN(label.session,
                    ReadName(reader, "the session", kMaxNameBytes));
-  header.header_bytes = HeaderBytes(header);
+  header.header_bytes = HeaderBytes(label, header.key_id);
   if (header_bytes == header.header_bytes) return header;
   return absl::DataLossError(absl::StrCat("the header has ",
                                           header.header_bytes,
@@ -181,6 +181,13 @@ absl::Status CheckLabel(const SealLabel& label, const SealReader& reader) {
 
 }  // namespace
 
+size_t SealedBytes(const SealKeys& keys, const SealLabel& label,
+                   size_t snapshot_bytes) {
+  const SealKey& key = keys.sealing();
+  return HeaderBytes(label, key.id) + snapshot_bytes +
+         SealTagBytes(key.algorithm);
+}
+
 absl::StatusOr<std::string> SealSnapshot(const SealKeys& keys,
                                          const SealLabel& label,
                                          std::string_view snapshot) {
@@ -192,13 +199,12 @@ absl::StatusOr<std::string> SealSnapshot(const SealKeys& keys,
   header.key_id = key.id;
   header.algorithm = key.algorithm;
   header.payload_bytes = snapshot.size();
-  header.header_bytes = HeaderBytes(header);
+  header.header_bytes = HeaderBytes(label, key.id);
   if (key.algorithm == SealAlgorithm::kAes256Gcm) {
     RETURN_IF_ERROR(FillRandom(header.nonce.data(), header.nonce.size()));
   }
   ByteWriter out;
-  out.Reserve(header.header_bytes + snapshot.size() +
-              SealTagBytes(key.algorithm));
+  out.Reserve(SealedBytes(keys, label, snapshot.size()));
   PutHeader(header, out);
   CHECK(out.data().size() == header.header_bytes);
   out.PutBytes(snapshot);

@@ -48,6 +48,10 @@ struct SealReader {
   int64_t now_unix_ms = 0;
 };
 
+// How many bytes SealSnapshot makes of so many.
+size_t SealedBytes(const SealKeys& keys, const SealLabel& label,
+                   size_t snapshot_bytes);
+
 // Seals with the first key. Internal if OpenSSL fails.
 absl::StatusOr<std::string> SealSnapshot(const SealKeys& keys,
                                          const SealLabel& label,

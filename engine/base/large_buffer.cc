@@ -41,8 +41,7 @@ std::byte* Map(size_t bytes) {
 
 }  // namespace
 
-// From kOwnBytes on straight from the system: an allocator would keep blocks of
-// up to 32 MiB for itself, and would not lay them on the borders of huge pages.
+// What buffers below kOwnBytes share, in huge pages.
 class LargeBuffer::Arena {
  public:
   static constexpr size_t kBytes = size_t{32} << 20;

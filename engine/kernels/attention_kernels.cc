@@ -158,7 +158,7 @@ HWY_INLINE void ScoreBlock(const float* q, size_t q_stride, const float* k,
   }
 }
 
-// scores = q k^T, [count, kTile].
+// scores = q k^T, [count, kTile], of which the columns of the run.
 HWY_INLINE void Scores(const QueryRows& rows, const Run& run, size_t head_dim,
                        float* scores) {
   ForRows(0, rows.count, [&](auto count, size_t row) HWY_ATTR {

@@ -36,12 +36,9 @@ namespace {
 #define REPRISE_UNROLL _Pragma("GCC unroll 4")
 #endif
 
-constexpr int64_t kBlockVectors = 4;
-constexpr int64_t kBlockColumns = kBlockVectors * kVectorColumns;
+constexpr int64_t kBlockVectors = kBlockColumns / kVectorColumns;
 constexpr int64_t kVectorBytes = 64;
 constexpr int64_t kStepBytes = kBlockVectors * kVectorBytes;
-// Steps that a block's padding makes a multiple of.
-constexpr int64_t kPaddedSteps = 16;
 // Rows whose sums have room in the registers, beside the weights of a step.
 constexpr int64_t kGroupRows = 4;
 
@@ -94,6 +91,10 @@ struct Int8 {
   }
 };
 
+// As NumbersPerStep of its weight type.
+template <class T>
+constexpr int64_t kPerStep = 4 / sizeof(typename T::Number);
+
 // A chunk of the sums of a few rows and of a few vectors of one block.
 template <class T>
 struct Chunk {
@@ -115,10 +116,9 @@ REPRISE_AVX512 void AddChunk(const Chunk<T>& chunk) {
     REPRISE_UNROLL
     for (int v = 0; v < kVectors; ++v) sums[r][v] = T::Zero();
   }
-  constexpr int64_t kPerStep = 4 / sizeof(typename T::Number);
   const typename T::Number* x = chunk.x;
   const std::byte* w = chunk.w;
-  for (int64_t i = 0; i < chunk.steps; ++i, x += kPerStep, w += kStepBytes) {
+  for (int64_t i = 0; i < chunk.steps; ++i, x += kPerStep<T>, w += kStepBytes) {
     __m512i weights[kVectors];
     REPRISE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
@@ -156,15 +156,14 @@ constexpr std::array kAddChunk = {kOfVectors<T, 1>, kOfVectors<T, 2>,
 int64_t ChunkNumbers(int64_t in) { return in > 1024 ? 1024 : 512; }
 
 // Columns of one block. All rows go over a chunk before the next one, so that
-// but the first ones find its weights in the cache.
+// all but the first find its weights in the cache.
 template <class T>
 void MultiplyBlock(const PackedColumns& w, const FewRows& rows, int64_t first,
                    int64_t last) {
-  constexpr int64_t kPerStep = 4 / sizeof(typename T::Number);
-  const int64_t steps = w.in / kPerStep;
+  const int64_t steps = w.in / kPerStep<T>;
   const int64_t padded =
       (steps + kPaddedSteps - 1) / kPaddedSteps * kPaddedSteps;
-  const int64_t chunk_steps = ChunkNumbers(w.in) / kPerStep;
+  const int64_t chunk_steps = ChunkNumbers(w.in) / kPerStep<T>;
   const std::byte* const block =
       w.weights + first / kBlockColumns * padded * kStepBytes +
       first % kBlockColumns / kVectorColumns * kVectorBytes;
@@ -176,7 +175,7 @@ void MultiplyBlock(const PackedColumns& w, const FewRows& rows, int64_t first,
       const int64_t group = std::min(kGroupRows, rows.count - row);
       add[static_cast<size_t>(group - 1)](
           {.x = static_cast<const typename T::Number*>(rows.x) + row * w.in +
-                step * kPerStep,
+                step * kPerStep<T>,
            .in = w.in,
            .w = block + step * kStepBytes,
            .steps = std::min(chunk_steps, steps - step),

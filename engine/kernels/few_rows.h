@@ -1,5 +1,5 @@
 // Sums of x W for a few rows of x, straight from the layout that oneDNN packs W
-// in on CPUs with AVX-512. A part of linear.cc.
+// in on CPUs with AVX-512. A part of linear.cc and matmul.cc.
 //
 // Why: with one row or two, oneDNN's kernels prefetch one line in four of what
 // they are about to read, which keeps the CPU from doing it by itself: of f32
@@ -25,6 +25,10 @@ namespace reprise {
 // Columns that are next to each other in a vector.
 inline constexpr int64_t kVectorColumns = 16;
 
+// The blocks of PackedColumns: columns, and what their steps are a multiple of.
+inline constexpr int64_t kBlockColumns = 4 * kVectorColumns;
+inline constexpr int64_t kPaddedSteps = 16;
+
 // Numbers of one row of x that are multiplied by one instruction: 1, 2 of
 // bf16, 4 of int8.
 int64_t NumbersPerStep(WeightType type);
@@ -33,9 +37,9 @@ int64_t NumbersPerStep(WeightType type);
 // CPU cannot run it.
 int64_t MostFewRows(WeightType type);
 
-// W, [in, out], in blocks of 64 columns; a block is [in / numbers per step] of
-// [64][numbers per step], which are as many zeros beyond `in` as make it a
-// multiple of 16 steps.
+// W, [in, out], in blocks of kBlockColumns columns. A block is [steps] of
+// [kBlockColumns][numbers per step], where steps are in / numbers per step,
+// rounded up to a multiple of kPaddedSteps; weights beyond `in` are 0.
 struct PackedColumns {
   WeightType type = WeightType::kF32;
   int64_t in = 0;  // a multiple of NumbersPerStep
@@ -59,7 +63,7 @@ struct FewRowsProduct {
 // All sums of all products, of whose weights each thread reads the same share
 // from one end to the other, so that all wait for each other once. Then
 // `finish(product, first, last)` is called on the thread that has computed
-// those columns.
+// those columns, while others compute and finish theirs.
 void MultiplyAll(
     std::span<const FewRowsProduct> products,
     absl::FunctionRef<void(size_t product, int64_t first, int64_t last)>

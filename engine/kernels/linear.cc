@@ -92,6 +92,8 @@ struct Linear::Impl {
   void TakeBias(std::span<const float> numbers);
   void ApplySplit(MatrixView<const float> x, MatrixView<float> y,
                   LinearScratch::Impl& work) const;
+  void CheckShapes(const MatrixView<const float>& x,
+                   const MatrixView<float>& y) const;
   const void* Source(MatrixView<const float> x,
                      const LinearScratch::Impl::Room& used,
                      LinearScratch::Impl& work) const;
@@ -279,9 +281,7 @@ Linear Linear::OfShape(int64_t in, int64_t out) {
 
 void Linear::Apply(MatrixView<const float> x, MatrixView<float> y,
                    LinearScratch& scratch) const {
-  CHECK(x.rows >= 1 && x.rows <= impl_->max_rows && x.rows == y.rows);
-  CHECK(x.cols == impl_->in && x.stride == x.cols);
-  CHECK(y.cols == impl_->out && y.stride == y.cols);
+  impl_->CheckShapes(x, y);
   LinearScratch::Impl& work = *scratch.impl_;
   if (x.rows <= impl_->few_rows) {
     const Call call = {this, x, y};
@@ -300,6 +300,13 @@ void Linear::Apply(MatrixView<const float> x, MatrixView<float> y,
     const float scale = work.row_scales[static_cast<size_t>(row)];
     impl_->Finish(scale, 0, y.RowSpan(row));
   });
+}
+
+void Linear::Impl::CheckShapes(const MatrixView<const float>& x,
+                               const MatrixView<float>& y) const {
+  CHECK(x.rows >= 1 && x.rows <= max_rows && x.rows == y.rows);
+  CHECK(x.cols == in && x.stride == x.cols);
+  CHECK(y.cols == out && y.stride == y.cols);
 }
 
 // x as a matmul reads it, in room that is not used yet.
@@ -349,6 +356,7 @@ void Linear::ApplyAll(std::span<const Call> calls, LinearScratch& scratch) {
   LinearScratch::Impl& work = *scratch.impl_;
   LinearScratch::Impl::Room room;
   for (const auto& [linear, x, y] : calls) {
+    linear->impl_->CheckShapes(x, y);
     room.Add(linear->impl_->type, x.rows, x.cols);
   }
   work.Reserve(room);
@@ -403,7 +411,7 @@ void Linear::UseFewRowsIfExact() {
 }
 
 // Every row is two: its positive numbers, and its negative ones turned
-// positive. The difference of their sums is what ApplyShifted computes.
+// positive. The difference of their sums is that of the row.
 void Linear::Impl::ApplySplit(MatrixView<const float> x, MatrixView<float> y,
                               LinearScratch::Impl& work) const {
   for (int64_t first = 0; first < x.rows; first += kSplitRows) {

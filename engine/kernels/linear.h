@@ -5,8 +5,9 @@
 // threads, where exact() says so. oneDNN picks an implementation per row count;
 // on some CPUs (AMX) that choice changes the last bit. So a Linear uses one
 // implementation for all row counts, the one for 4 rows, and where 1 to 3 rows
-// cannot have it they run as 2, 3 or 4. Up to 8 rows go through code of our own
-// (few_rows.h) if it gives oneDNN's bits for this matrix, as is tried at first.
+// cannot have it they run as 2, 3 or 4. Up to 8 rows (int8: 4) go through our
+// own code (few_rows.h) if it gives oneDNN's bits for this matrix, as is tried
+// at first.
 //
 // int8: weights become 8-bit integers with a scale for each output, inputs with
 // a scale for each row at every call (quantize.h). Sums of their products are

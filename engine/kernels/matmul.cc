@@ -79,17 +79,18 @@ bool IsInColumnBlocks(const memory::desc& layout, const ShapeKey& key) {
   }
   const dnnl_blocking_desc_t& blocks = d.format_desc.blocking;
   const int64_t per_step = NumbersPerStep(key.type);
-  const std::array<int64_t, 3> sizes = {16, 64, per_step};
+  const std::array<int64_t, 3> sizes = {kPaddedSteps, kBlockColumns, per_step};
   const std::array<int64_t, 3> dimensions = {0, 1, 0};
   const int count = per_step == 1 ? 2 : 3;
-  const int64_t block_in = 16 * per_step;
+  const int64_t block_in = kPaddedSteps * per_step;
   const int64_t padded_in = (key.in + block_in - 1) / block_in * block_in;
   return key.in % per_step == 0 && blocks.inner_nblks == count &&
          std::equal(sizes.begin(), sizes.begin() + count, blocks.inner_blks) &&
          std::equal(dimensions.begin(), dimensions.begin() + count,
                     blocks.inner_idxs) &&
-         d.padded_dims[0] == padded_in && blocks.strides[0] == block_in * 64 &&
-         blocks.strides[1] == padded_in * 64;
+         d.padded_dims[0] == padded_in &&
+         blocks.strides[0] == block_in * kBlockColumns &&
+         blocks.strides[1] == padded_in * kBlockColumns;
 }
 
 absl::StatusOr<std::shared_ptr<const ShapeKernels>> MakeKernels(

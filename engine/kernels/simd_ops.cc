@@ -14,7 +14,7 @@
 #include "engine/kernels/activation_ops.h"
 #include "hwy/highway.h"
 
-// Compiled once per target (SSE4, AVX2, AVX-512, ...). Tails go through a
+// Compiled once per target (AVX2, AVX-512, ...). Tails go through a
 // buffer of one vector: masked loads may read past the end on older targets.
 HWY_BEFORE_NAMESPACE();
 namespace reprise {

@@ -22,8 +22,7 @@
 namespace reprise {
 namespace {
 
-// Buffers of the scratch, [rows, d_model] each but those from kHidden
-// on.
+// Buffers of the scratch, [rows, d_model] each but kHidden to kLastHidden.
 enum Buffer : int64_t {
   kDifference,  // to the predecessor
   kMixed,       // what projections read: kRwkv7Mixes of them
@@ -85,7 +84,9 @@ class Lora {
     return Lora(std::move(first), within, std::move(second));
   }
 
-  // The two matmuls, in one of the hidden buffers each.
+  // The two matmuls, with one of the hidden buffers between them. Up begins
+  // with what stands between them, in place: it is for after the first one has
+  // run.
   Linear::Call Down(MatrixView<const float> x, Scratch& scratch,
                     int64_t hidden) const {
     return {&down_, x, scratch.Matrix(kHidden + hidden, x.rows, down_.out())};

@@ -1,5 +1,5 @@
 // The database under the RocksDB store: how it is opened and written, and how
-// its errors read. For rocksdb_sessions.cc alone.
+// its errors read. For the files of the RocksDB store alone.
 #ifndef SERVER_STORE_ROCKSDB_DATABASE_H_
 #define SERVER_STORE_ROCKSDB_DATABASE_H_
 

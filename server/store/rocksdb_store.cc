@@ -20,6 +20,7 @@
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status_macros.h"
+#include "server/store/rocksdb_database.h"
 #include "server/store/rocksdb_sessions.h"
 #include "server/store/snapshot_store.h"
 

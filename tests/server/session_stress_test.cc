@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "tests/server/session_fixture.h"
 
 namespace reprise {
@@ -142,7 +143,9 @@ TEST_F(SessionStressTest, ASessionAtRestIsShownWithItsLastRevision) {
   constexpr uint64_t kTurns = 20'000;
   CommitTo("a", 1);
   std::atomic<uint64_t> working_on{1};
+  std::atomic<bool> done{false};
   std::thread turns([&] {
+    const absl::Cleanup end = [&] { done = true; };
     for (uint64_t revision = 2; revision <= kTurns; ++revision) {
       auto lease = Acquire("a");
       ASSERT_TRUE(lease.ok()) << lease.status();
@@ -151,17 +154,19 @@ TEST_F(SessionStressTest, ASessionAtRestIsShownWithItsLastRevision) {
       ASSERT_EQ(*manager_->Commit(*std::move(lease)), revision);
     }
   });
-  while (working_on < kTurns) {
+  while (!done && !HasFailure()) {
     const uint64_t before = working_on;
     const auto one = manager_->Get(Key("a"));
     const auto all = manager_->List("tenant", "", 1);
-    ASSERT_TRUE(one.ok() && all.ok());
+    EXPECT_TRUE(one.ok() && all.ok());
+    if (!one.ok() || !all.ok()) break;
     for (const SessionInfo& info : {*one, all->at(0)}) {
       if (info.place == SessionPlace::kActive) continue;
       EXPECT_GE(info.stored.revision, before);
     }
   }
   turns.join();
+  EXPECT_EQ(working_on, kTurns);
 }
 
 }  // namespace

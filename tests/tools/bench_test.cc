@@ -71,16 +71,17 @@ TEST(BenchTest, HasEveryFigureBesideItsLimit) {
   }
 }
 
-// The memory's speed is measured anew for every figure that steps have.
+// Every figure that steps have stands beside the memory's speed.
 TEST(BenchTest, MeasuresTheLimitBesideTheFigure) {
   const nlohmann::json result =
       RunBench(std::string(kTiny) + "--positions=1000");
-  std::set<double> speeds;
+  int figures = 0;
   for (const nlohmann::json& figure : result.at("runs").at(0).at("figures")) {
     if (figure.at("unit") != "tokens/s") continue;
-    speeds.insert(figure.at("read_bytes_per_s").get<double>());
+    EXPECT_GT(figure.at("read_bytes_per_s").get<double>(), 1e8) << figure;
+    ++figures;
   }
-  EXPECT_EQ(speeds.size(), 6u);  // not twice the same, to the last bit
+  EXPECT_EQ(figures, 6);
 }
 
 TEST(BenchTest, SweepsOneThingAtATime) {

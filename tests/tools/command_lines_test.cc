@@ -51,7 +51,8 @@ TEST(ToolsTest, HelpTeachesAndFailsWhereItCannotBeWritten) {
 }
 
 TEST(ScriptsTest, HelpTeachesAndWrongArgumentsAreUsageErrors) {
-  for (const std::string name : {"latency", "packages", "quickstart", "test"}) {
+  for (const std::string name :
+       {"first-token", "latency", "packages", "quickstart", "test"}) {
     const CommandResult help = RunCommand(kScripts + name + " --help");
     EXPECT_EQ(ExitCode(help), 0) << name;
     EXPECT_THAT(help.output, HasSubstr("scripts/" + name));
