@@ -44,7 +44,7 @@ HWY_INLINE V ExpUpToZero(D d, V x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33f)), hn::Mul(p, power));
 }
 
-// 2^x for x of at most 0, to 2.1 units in the last place; at most 2^-125 below
+// 2^x for x of at most 0, to 2.25 units in the last place; at most 2^-125 below
 // -126. What becomes of NaN is not said.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp2UpToZero(D d, V x) {
