@@ -280,7 +280,9 @@ TEST_F(GenerateTest, DeadlineOfAMillisecondEndsTheCallAndTheWork) {
 TEST_F(GenerateTest, PassedDeadlineIsTheCause) {
   // On a busy machine a short deadline may pass before the server has seen the
   // call; then a longer one is tried.
+  int calls = 0;
   for (int ms = 50; ms <= 10'000 && Cancellations("deadline") < 1; ms *= 5) {
+    ++calls;
     server_.gate().Limit(2);
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() +
@@ -293,7 +295,9 @@ TEST_F(GenerateTest, PassedDeadlineIsTheCause) {
       return AllSlotsFree() && server_.open_calls() == 0;
     }));
   }
-  EXPECT_EQ(Cancellations("deadline"), 1);
+  // Counted once for each call that was seen, maybe after the last look.
+  EXPECT_GE(Cancellations("deadline"), 1);
+  EXPECT_LE(Cancellations("deadline"), calls);
 }
 
 TEST_F(GenerateTest, ClosedConnectionFreesTheSlotAndLeavesOthersAlone) {
