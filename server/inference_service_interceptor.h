@@ -6,13 +6,24 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/support/server_interceptor.h>
 
+#include <string>
+#include <vector>
+
 #include "engine/base/clock.h"
 #include "server/metrics.h"
 
 namespace reprise {
 
-// Makes an interceptor for each call of a known method, which
-//  * counts it in the grpc_server_* metrics, health and reflection, too;
+// A method that this server has.
+struct KnownMethod {
+  std::string path;  // "/package.Service/Method"
+  std::string service;
+  std::string method;
+};
+
+// Makes an interceptor for each call, which
+//  * counts it in the grpc_server_* metrics, health and reflection, too; all
+//    unknown methods as one, since their names are the clients';
 //  * answers bytes that are not the method's message (malformed, or a string
 //    field that is not UTF-8) with InvalidArgument and, where it is known, the
 //    field. gRPC itself says Unimplemented or Internal, and names nothing.
@@ -30,6 +41,7 @@ class CallInterceptors final
  private:
   Metrics& metrics_;
   const Clock& clock_;
+  const std::vector<KnownMethod> methods_;
 };
 
 }  // namespace reprise

@@ -34,9 +34,14 @@ void SetKeepalive(grpc::ServerBuilder& builder) {
 
 void SetLimits(grpc::ServerBuilder& builder, const ServerOptions& options) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
-  // Memory for what is in transit. Beyond it gRPC slows down reading; room for
-  // some of the largest requests at once keeps that from being the normal
-  // state.
+  // A small message may unpack to gigabytes, and gRPC looks at its size only
+  // then. Clients learn that none is taken, and hear Unimplemented.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  // Memory for what is in transit. Beyond it gRPC resets streams and closes
+  // connections, whosoever they are, so that it is for a flood alone; room for
+  // some of the largest requests at once keeps it from being the normal state.
   constexpr int64_t kLeastBytes = int64_t{256} << 20;
   grpc::ResourceQuota quota("reprise");
   quota.Resize(static_cast<size_t>(
