@@ -146,7 +146,8 @@ void AddLimitFlags(Flags& flags, ServerOptions& o) {
   flags.Count("--max-new-tokens", o.max_new_tokens, {1, 1 << 30},
               "Tokens of a completion");
   flags.Bytes("--max-request-bytes", o.max_request_bytes, {kKib, kGib},
-              "Bytes of a request message");
+              "Bytes of a request message; one that is compressed is\n"
+              "refused, as it may unpack to gigabytes");
   flags.Duration("--slow-reader-timeout", o.slow_reader_timeout_ms,
                  {100, kDayMs},
                  "A client that reads nothing, or sends no chunk of\n"
