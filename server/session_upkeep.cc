@@ -155,7 +155,7 @@ absl::StatusOr<SessionInfo> SessionManager::Get(const SessionKey& key) {
   const std::optional<SessionTable::Seen> seen = impl_->table.Look(key);
   // The place before the entry: a session that nobody works on any more is told
   // with all that was committed until then.
-  SessionInfo info{{}, impl_->Place(key, seen)};
+  SessionInfo info{.stored = {}, .place = impl_->Place(key, seen)};
   if (seen.has_value() && seen->stored.has_value() && !impl_->store.shared()) {
     info.stored = *seen->stored;
   } else {

@@ -198,9 +198,9 @@ int64_t MostFewRows(WeightType type) {
   }
   switch (type) {
     case WeightType::kF32:
-      return 8;
+      return kMostFewRows;
     case WeightType::kBf16:
-      return __builtin_cpu_supports("avx512bf16") ? 8 : 0;
+      return __builtin_cpu_supports("avx512bf16") ? kMostFewRows : 0;
     case WeightType::kInt8:
       return __builtin_cpu_supports("avx512vnni") ? 4 : 0;
     default:

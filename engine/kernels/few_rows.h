@@ -33,6 +33,9 @@ inline constexpr int64_t kPaddedSteps = 16;
 // bf16, 4 of int8.
 int64_t NumbersPerStep(WeightType type);
 
+// Of any type.
+inline constexpr int64_t kMostFewRows = 8;
+
 // The most rows for which MultiplyFewRows is faster than oneDNN; 0 where the
 // CPU cannot run it.
 int64_t MostFewRows(WeightType type);

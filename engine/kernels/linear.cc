@@ -21,15 +21,17 @@
 #include "engine/kernels/pack_weights.h"
 #include "engine/kernels/quantize.h"
 #include "engine/kernels/simd_ops.h"
+#include "engine/kernels/state_kernels.h"
 
 namespace reprise {
 namespace {
 
 using dnnl::memory;
 
-// Of ApplyAll: as many times the most of few rows as max_rows of an engine is
-// at least, so that the room for those serves.
+// Of ApplyAll. Few rows of so many fit into the room for the rows of one call,
+// of which an engine has a tile at least.
 constexpr size_t kMostCalls = 8;
+static_assert(kMostCalls * kMostFewRows <= kTileRows);
 
 // oneDNN's errors of Apply leave no way to go on: arguments were checked when
 // the primitive was made.

@@ -6,13 +6,6 @@
 
 namespace reprise {
 
-const Segment& SegmentOf(std::span<const Segment> segments, int64_t row) {
-  const auto next = std::upper_bound(
-      segments.begin(), segments.end(), row,
-      [](int64_t r, const Segment& segment) { return r < segment.first_row; });
-  return *(next - 1);
-}
-
 void ForEachSessionGroup(std::span<const Segment> segments, int64_t count,
                          int64_t floats,
                          absl::FunctionRef<void(const SessionGroup&)> advance) {

@@ -11,9 +11,6 @@
 
 namespace reprise {
 
-// The segment that `row` of the step belongs to.
-const Segment& SegmentOf(std::span<const Segment> segments, int64_t row);
-
 // Neighbouring heads or channels of one session.
 struct SessionGroup {
   const Segment& segment;

@@ -27,6 +27,14 @@
 namespace reprise {
 namespace {
 
+// The segment that `row`, one of the step's, belongs to.
+const Segment& SegmentOf(std::span<const Segment> segments, int64_t row) {
+  const auto next = std::upper_bound(
+      segments.begin(), segments.end(), row,
+      [](int64_t r, const Segment& segment) { return r < segment.first_row; });
+  return *(next - 1);
+}
+
 // Buffers of the scratch.
 enum Buffer : int64_t {
   kProjected,  // [rows, q (with gates) | k | v]

@@ -35,7 +35,7 @@ double MedianSeconds(double seconds, const std::function<void()>& run) {
 }
 
 // What calls of `run` take, and the memory's speed beside them.
-struct Beside {
+struct TimeAndReadSpeed {
   double seconds = 0;
   double read_speed = 0;
 };
@@ -43,8 +43,8 @@ struct Beside {
 // Calls `run` for a fifth of a second at a time, and in between reads `bytes`
 // bytes for a quarter of that, for `seconds` in all. Medians of both. At least
 // three calls, after one to warm up, and three readings.
-Beside MedianBesideReading(double seconds, int64_t bytes,
-                           const std::function<void()>& run) {
+TimeAndReadSpeed MedianBesideReading(double seconds, int64_t bytes,
+                                     const std::function<void()>& run) {
   constexpr double kTurn = 0.2;
   MemoryReader reader(bytes);
   run();
@@ -203,7 +203,7 @@ class EngineBench {
       slots.push_back(std::move(slot));
     }
     const StepShape step = {sessions, sessions, sessions, options_.context};
-    const Beside measured = MedianBesideReading(
+    const TimeAndReadSpeed measured = MedianBesideReading(
         options_.seconds, StepBytes(step), [&] { engine_.Step(segments); });
     const auto [limit, by] = StepLimit(step, measured.read_speed);
     done_({name, sessions / measured.seconds, "tokens/s", sessions / limit, by,
@@ -218,7 +218,7 @@ class EngineBench {
     const int64_t steps =
         (tokens + engine_.max_rows() - 1) / engine_.max_rows();
     const StepShape step = {tokens / steps, 0, 1, tokens / 2};
-    const Beside measured =
+    const TimeAndReadSpeed measured =
         MedianBesideReading(options_.seconds, StepBytes(step),
                             [&] { Consume(tokens, slot.data()); });
     const auto [limit, by] = StepLimit(step, measured.read_speed);
@@ -256,7 +256,7 @@ class EngineBench {
     }
     if (positions.empty()) return absl::OkStatus();
     std::vector<std::vector<double>> times(positions.size());
-    const Beside measured = MedianBesideReading(
+    const TimeAndReadSpeed measured = MedianBesideReading(
         options_.seconds * static_cast<double>(times.size()),
         StepBytes({1, 1, 1, positions[0]}), [&] {
           for (size_t i = 0; i < times.size(); ++i) {

@@ -71,7 +71,7 @@ absl::StatusOr<double> MeasureMatmulRate(WeightType type) {
   constexpr std::pair<int64_t, int64_t> kShapes[] = {
       {768, 2304}, {768, 3072}, {1024, 4096}, {2048, 2048}};
   constexpr double kSecondsPerShape = 0.25;
-  constexpr int64_t rows = MachineLimits::kMatmulRows;
+  constexpr int64_t kRows = MachineLimits::kMatmulRows;
   double best = 0;
   LinearScratch scratch;
   for (const auto& shape : kShapes) {
@@ -80,18 +80,18 @@ absl::StatusOr<double> MeasureMatmulRate(WeightType type) {
     std::vector<float> weight(in * out, 0.01f);
     ASSIGN_OR_RETURN(const Linear linear,
                      Linear::Create({weight.data(), out, in}, {},
-                                    {.type = type, .max_rows = rows}));
-    std::vector<float> x(PaddedRows(rows) * in, 1.0f);
-    std::vector<float> y(PaddedRows(rows) * out);
+                                    {.type = type, .max_rows = kRows}));
+    std::vector<float> x(PaddedRows(kRows) * in, 1.0f);
+    std::vector<float> y(PaddedRows(kRows) * out);
     const auto apply = [&] {
-      linear.Apply({x.data(), rows, in}, {y.data(), rows, out}, scratch);
+      linear.Apply({x.data(), kRows, in}, {y.data(), kRows, out}, scratch);
     };
     apply();
     const double end = NowSeconds() + kSecondsPerShape;
     do {
       const double start = NowSeconds();
       apply();
-      best = std::max(best, 2.0 * rows * in * out / (NowSeconds() - start));
+      best = std::max(best, 2.0 * kRows * in * out / (NowSeconds() - start));
     } while (NowSeconds() < end);
   }
   return best;
