@@ -100,6 +100,13 @@ std::optional<HostPort> ParseHostPort(std::string_view text) {
   return HostPort{std::string(host), static_cast<int>(*port)};
 }
 
+std::string CheckPath(const std::string& path) {
+  if (!path.starts_with('~')) return "";
+  return "'" + path +
+         "' begins with ~, which the shell does not expand there: write the "
+         "whole path";
+}
+
 std::string CheckTenant(std::string& tenant) {
   const bool plain = tenant.find_first_not_of(
                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0"

@@ -35,6 +35,9 @@ struct HostPort {
 };
 std::optional<HostPort> ParseHostPort(std::string_view text);
 
+// What is wrong with a path that no shell has expanded; empty if nothing is.
+std::string CheckPath(const std::string& path);
+
 // What is wrong with a tenant's name; empty if nothing is.
 std::string CheckTenant(std::string& tenant);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/arguments.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
@@ -16,6 +17,7 @@
 #include "server/option_values.h"
 #include "server/options_file.h"
 #include "server/options_flags.h"
+#include "server/store/snapshot_store.h"
 
 namespace reprise {
 namespace {
@@ -31,12 +33,25 @@ std::string CheckAddress(std::string& address) {
          "stands in brackets)";
 }
 
+std::string CheckStore(std::string& uri) {
+  constexpr std::string_view kRocksDb = "rocksdb:";
+  if (uri.starts_with(kRocksDb)) {
+    const std::string wrong = CheckPath(uri.substr(kRocksDb.size()));
+    if (!wrong.empty()) return wrong;
+  }
+  const absl::Status status = CheckStoreUri(uri);
+  return std::string(absl::StripPrefix(status.message(), "store: "));
+}
+
+std::string CheckFile(std::string& path) { return CheckPath(path); }
+
 std::string CheckPackedCache(std::string& where) {
   std::error_code ignored;
   if (where == "auto" || where == "off" ||
       std::filesystem::is_directory(where, ignored)) {
     return "";
   }
+  if (std::string wrong = CheckPath(where); !wrong.empty()) return wrong;
   return "'" + where + "' is neither auto nor off nor a folder that exists";
 }
 
@@ -45,7 +60,8 @@ void AddModelFlags(Flags& flags, ServerOptions& o) {
   flags.Text("--model", "DIR", o.model_dir,
              "Folder with config.json, model.safetensors and a\n"
              "tokenizer: tokenizer.json, tokenizer.model or\n"
-             "rwkv_vocab_*.txt [the embedded model]");
+             "rwkv_vocab_*.txt [the embedded model]",
+             CheckFile);
   std::vector<std::pair<std::string, WeightType>> types;
   for (const WeightType type : kWeightTypes) {
     types.emplace_back(WeightTypeName(type), type);
@@ -71,7 +87,8 @@ void AddAddressFlags(Flags& flags, ServerOptions& o) {
              "Where Prometheus scrapes /metrics\n", CheckAddress);
   flags.Text("--port-file", "PATH", o.port_file,
              "Write the bound ports there, \"grpc N\" and\n\"metrics N\", "
-             "once the server is ready");
+             "once the server is ready",
+             CheckFile);
 }
 
 void AddSessionFlags(Flags& flags, ServerOptions& o) {
@@ -83,7 +100,8 @@ void AddSessionFlags(Flags& flags, ServerOptions& o) {
              "password belongs into REPRISE_STORE or a file:\n"
              "redis://HOST?password_file=FILE\n"
              "[rocksdb:$XDG_STATE_HOME/reprise/sessions, or the\n"
-             "same below ~/.local/state]");
+             "same below ~/.local/state]",
+             CheckStore);
   std::vector<std::pair<std::string, std::optional<Durability>>> modes;
   for (const Durability durability : kDurabilities) {
     modes.emplace_back(DurabilityName(durability), durability);
@@ -124,7 +142,8 @@ void AddSessionFlags(Flags& flags, ServerOptions& o) {
               "Of one tenant in the store; 0 = no limit of its own");
   flags.Text("--seal-keys", "FILE", o.seal_keys,
              "Keys of sealed snapshots (docs/export.md); without it\n"
-             "they open in the process that sealed them alone");
+             "they open in the process that sealed them alone",
+             CheckFile);
   flags.Duration("--seal-ttl", o.seal_ttl_ms, {0, 36'500 * kDayMs},
                  "Sealed snapshots hold no longer than this;\n"
                  "0 = no end, if the client asks for none");
@@ -193,9 +212,12 @@ constexpr const char* kIntroduction =
     "serves the embedded model on 127.0.0.1:8980 and metrics on\n"
     "127.0.0.1:8981, and keeps sessions below your state folder.\n\n"
     "Example:\n"
-    "  reprise-server --model=models/mine --listen=0.0.0.0:8980 \\\n"
+    "  reprise-server --model=models/mine --listen=127.0.0.1:9000 \\\n"
     "    --store=rocksdb:/var/lib/reprise/sessions\n"
-    "  reprise complete \"Once upon a time\"     (in another terminal)\n";
+    "  reprise complete \"Once upon a time\" --server=127.0.0.1:9000\n\n"
+    "There is no TLS and no authentication: who reaches --listen reads and\n"
+    "changes all sessions. Listen on loopback, or behind a proxy or "
+    "firewall.\n";
 
 constexpr const char* kFooter =
     "Defaults are in brackets. Sizes are written 64KiB, 512MiB, 2GiB; times\n"
@@ -207,7 +229,7 @@ constexpr const char* kFooter =
     "SIGTERM or Ctrl-C drains: streams finish, sessions are suspended. A "
     "second\n"
     "one ends at once. Exit code 0: drained; 1: could not start, or was ended\n"
-    "at once; 2: wrong command line.\n";
+    "at once; 2: an option is wrong.\n";
 
 std::string EnvironmentName(const std::string& option) {
   std::string name = "REPRISE_";
@@ -215,6 +237,10 @@ std::string EnvironmentName(const std::string& option) {
     name += c == '-' ? '_' : static_cast<char>(std::toupper(c));
   }
   return name;
+}
+
+bool TakesValue(const CLI::Option& option) {
+  return option.get_items_expected_max() > 0;
 }
 
 // Variables become arguments in front of the real ones: options take their
@@ -225,7 +251,8 @@ std::vector<std::string> WithEnvironment(const CLI::App& app,
                                          const Environment& environment) {
   std::vector<std::string> all;
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_lnames().empty() || option->get_type_size() == 0) continue;
+    // --help and --version are for the command line alone.
+    if (option->get_lnames().empty() || !TakesValue(*option)) continue;
     const std::string& name = option->get_lnames()[0];
     const char* value = environment(EnvironmentName(name));
     if (value == nullptr || *value == '\0') continue;
@@ -243,7 +270,9 @@ std::string CheckTogether(const ServerOptions& o) {
                         o.max_prompt_tokens,
                         ", so that a prompt of that length would never fit");
   }
-  return "";
+  if (o.store_uri.empty()) return "";  // a rocksdb:, which takes them all
+  const absl::Status store = CheckStoreUri(o.store_uri, o.durability);
+  return store.ok() ? "" : absl::StrCat("--", store.message());
 }
 
 ExitRequest WrongUsage(const std::string& wrong) {
@@ -265,7 +294,7 @@ std::variant<ServerOptions, ExitRequest> ParseCommandLine(
   app.set_help_flag("--help,-h", "Show this and exit");
   const auto takes_value = [&app](const std::string& flag) {
     const CLI::Option* option = app.get_option_no_throw(flag);
-    return option != nullptr && option->get_items_expected_max() > 0;
+    return option != nullptr && TakesValue(*option);
   };
   const auto check_config = [takes_value](std::string& path) {
     return CheckOptionsFile(path, [&](const std::string& name) {

@@ -6,6 +6,22 @@
 #include "server/option_values.h"
 
 namespace reprise {
+namespace {
+
+// Those of `examples` that the option takes, with commas.
+std::string Within(std::initializer_list<const char*> examples,
+                   std::optional<int64_t> (*parse)(std::string_view),
+                   Flags::Range range) {
+  std::string within;
+  for (const char* example : examples) {
+    const int64_t value = *parse(example);
+    if (value < range.min || value > range.max) continue;
+    absl::StrAppend(&within, within.empty() ? "" : ", ", example);
+  }
+  return within;
+}
+
+}  // namespace
 
 CLI::Option* Flags::Text(const char* flag, const char* value,
                          std::string& field, const std::string& help,
@@ -40,9 +56,10 @@ void Flags::Duration(const char* flag, int64_t& field, Range range,
           text = std::to_string(*value);
           return "";
         }
-        return NotWithin(text, value.has_value(), "a time",
-                         FormatDurationMs(range.min),
-                         FormatDurationMs(range.max), "500ms, 30s, 10m");
+        return NotWithin(
+            text, value.has_value(), "a time", FormatDurationMs(range.min),
+            FormatDurationMs(range.max),
+            Within({"500ms", "30s", "10m"}, ParseDurationMs, range));
       });
 }
 
@@ -55,9 +72,10 @@ void Flags::Bytes(const char* flag, int64_t& field, Range range,
           text = std::to_string(*value);
           return "";
         }
-        return NotWithin(text, value.has_value(), "a size",
-                         FormatBytes(range.min), FormatBytes(range.max),
-                         "64KiB, 512MiB, 2GiB");
+        return NotWithin(
+            text, value.has_value(), "a size", FormatBytes(range.min),
+            FormatBytes(range.max),
+            Within({"64KiB", "512MiB", "2GiB"}, ParseBytes, range));
       });
 }
 

@@ -43,6 +43,7 @@ constexpr Layer kLayers[] = {
     {"server/byte_budget", 30},
     {"server/executor", 30},
     {"server/option", 30},
+    {"server/options", 31},  // has --store checked
     {"server/store/", 31},
     {"server/token_stream", 31},
     {"server/seal", 31},

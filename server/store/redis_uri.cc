@@ -80,11 +80,12 @@ Halves Split(std::string_view text, char mark) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-absl::Status ReadPasswordFile(const std::string& path, RedisOptions& options) {
-  std::ifstream file(path);
+absl::Status ReadPasswordFile(RedisOptions& options) {
+  std::ifstream file(options.password_file);
   if (!std::getline(file, options.password)) {
     return absl::NotFoundError(
-        absl::StrCat("store: password_file: no line can be read from ", path));
+        absl::StrCat("store: password_file: no line can be read from ",
+                     options.password_file));
   }
   absl::StripAsciiWhitespace(&options.password);
   return absl::OkStatus();
@@ -114,9 +115,9 @@ absl::Status SetParameter(std::string_view name, std::string value,
   if (name == "timeout") return set({1, kMostMs}, o.timeout_ms);
   if (name == "wait_replicas") return set({0, 100}, o.wait_replicas);
   if (name == "database") return set({0, 1'000'000}, o.database);
-  if (name == "password_file") return ReadPasswordFile(value, o);
-  std::string* const field = name == "user"   ? &o.user
-                             : name == "ca"   ? &o.tls_options.ca_file
+  std::string* const field = name == "user"            ? &o.user
+                             : name == "password_file" ? &o.password_file
+                             : name == "ca"            ? &o.tls_options.ca_file
                              : name == "cert" ? &o.tls_options.cert_file
                              : name == "key"  ? &o.tls_options.key_file
                              : name == "server_name"
@@ -127,7 +128,7 @@ absl::Status SetParameter(std::string_view name, std::string value,
                  "prefix, database, user, password_file, ca, cert, key, "
                  "server_name, connect_timeout, timeout or wait_replicas");
   }
-  if (!o.tls && name != "user") {
+  if (!o.tls && name != "user" && name != "password_file") {
     return absl::InvalidArgumentError(
         absl::StrCat("store: ", ToAbsl(name), " is for rediss:// alone"));
   }
@@ -197,11 +198,15 @@ absl::Status SetAuthority(std::string_view text, RedisOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckUser(const RedisOptions& o) {
+  if (o.user.empty() || !o.password.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("store: user \"", o.user, "\" has no password"));
+}
+
+// All but the password in a file.
 absl::Status CheckTogether(const RedisOptions& o) {
-  if (!o.user.empty() && o.password.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("store: user \"", o.user, "\" has no password"));
-  }
+  if (o.password_file.empty()) RETURN_IF_ERROR(CheckUser(o));
   if (o.tls_options.cert_file.empty() != o.tls_options.key_file.empty()) {
     return absl::InvalidArgumentError(
         "store: cert and key must be given together");
@@ -209,16 +214,8 @@ absl::Status CheckTogether(const RedisOptions& o) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-std::string RedisAddress::Text() const {
-  if (!path.empty()) return path;
-  const bool bare = host.find(':') == std::string::npos;
-  return bare ? absl::StrCat(host, ":", port)
-              : absl::StrCat("[", host, "]:", port);
-}
-
-absl::StatusOr<RedisOptions> ParseRedisUri(std::string_view uri) {
+// Reads no file.
+absl::StatusOr<RedisOptions> ParseParts(std::string_view uri) {
   RedisOptions options;
   const Halves scheme = Split(uri, ':');
   std::string_view rest = scheme.after.value_or("");
@@ -242,6 +239,28 @@ absl::StatusOr<RedisOptions> ParseRedisUri(std::string_view uri) {
   RETURN_IF_ERROR(CheckTogether(options));
   if (options.tls_options.server_name.empty()) {
     options.tls_options.server_name = options.address.host;
+  }
+  return options;
+}
+
+}  // namespace
+
+std::string RedisAddress::Text() const {
+  if (!path.empty()) return path;
+  const bool bare = host.find(':') == std::string::npos;
+  return bare ? absl::StrCat(host, ":", port)
+              : absl::StrCat("[", host, "]:", port);
+}
+
+absl::Status CheckRedisUri(std::string_view uri) {
+  return ParseParts(uri).status();
+}
+
+absl::StatusOr<RedisOptions> ParseRedisUri(std::string_view uri) {
+  ASSIGN_OR_RETURN(RedisOptions options, ParseParts(uri));
+  if (!options.password_file.empty()) {
+    RETURN_IF_ERROR(ReadPasswordFile(options));
+    RETURN_IF_ERROR(CheckUser(options));
   }
   return options;
 }

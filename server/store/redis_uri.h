@@ -50,6 +50,7 @@ struct RedisOptions {
   int64_t database = 0;
   std::string user;  // empty: the default one
   std::string password;
+  std::string password_file;  // where that is from, if it is
   std::string prefix = "reprise";
   bool tls = false;
   RedisTlsOptions tls_options;
@@ -59,7 +60,10 @@ struct RedisOptions {
 };
 
 // InvalidArgument, naming the part that is wrong and what it may be, and never
-// the password; NotFound if password_file cannot be read.
+// the password. Reads no file.
+absl::Status CheckRedisUri(std::string_view uri);
+
+// The errors of CheckRedisUri; NotFound if password_file cannot be read.
 absl::StatusOr<RedisOptions> ParseRedisUri(std::string_view uri);
 
 }  // namespace reprise

@@ -7,32 +7,44 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status_macros.h"
+#include "server/store/redis_uri.h"
 
 namespace reprise {
 namespace {
 
 constexpr absl::string_view kNoSpaceUrl = "reprise/no_space";
 
+absl::Status CheckMemory(const std::string& rest) {
+  if (rest.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "store: nothing may follow \"memory:\", got \"", rest, "\""));
+}
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenMemory(
-    const std::string& rest, std::optional<Durability>) {
-  if (!rest.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "store: nothing may follow \"memory:\", got \"", rest, "\""));
-  }
+    const std::string&, std::optional<Durability>) {
   return NewMemoryStore();
 }
 
+absl::Status CheckRocksDb(const std::string& rest) {
+  if (!rest.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "store: \"rocksdb:\" must be followed by a path");
+}
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRocksDb(
     const std::string& rest, std::optional<Durability> durability) {
-  if (rest.empty()) {
-    return absl::InvalidArgumentError(
-        "store: \"rocksdb:\" must be followed by a path");
-  }
   return OpenRocksDbStore(
       rest, {.durability = durability.value_or(Durability::kFsync)});
 }
 
 // The three forms of one store's URI.
+absl::Status CheckRedis(const std::string& rest) {
+  return CheckRedisUri("redis:" + rest);
+}
+absl::Status CheckRedisTls(const std::string& rest) {
+  return CheckRedisUri("rediss:" + rest);
+}
+absl::Status CheckRedisUnix(const std::string& rest) {
+  return CheckRedisUri("redis+unix:" + rest);
+}
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRedis(
     const std::string& rest, std::optional<Durability>) {
   return OpenRedisStore("redis:" + rest);
@@ -49,6 +61,8 @@ absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRedisUnix(
 struct Scheme {
   absl::string_view name;
   absl::string_view form;  // for error messages
+  // What follows the colon, as CheckStoreUri; `open` may rely on it.
+  absl::Status (*check)(const std::string& rest);
   absl::StatusOr<std::unique_ptr<SnapshotStore>> (*open)(
       const std::string& rest, std::optional<Durability> durability);
   // What an acknowledged write survives; null: as its durability says.
@@ -59,11 +73,14 @@ constexpr const char* kAsRedisIsSet =
     "what Redis is set to survive (appendonly, appendfsync)";
 
 constexpr std::array<Scheme, 5> kSchemes = {{
-    {"memory", "memory:", OpenMemory, "nothing: it is gone with this process"},
-    {"rocksdb", "rocksdb:PATH", OpenRocksDb, nullptr},
-    {"redis", "redis://HOST:PORT", OpenRedis, kAsRedisIsSet},
-    {"rediss", "rediss://HOST:PORT", OpenRedisTls, kAsRedisIsSet},
-    {"redis+unix", "redis+unix:PATH", OpenRedisUnix, kAsRedisIsSet},
+    {"memory", "memory:", CheckMemory, OpenMemory,
+     "nothing: it is gone with this process"},
+    {"rocksdb", "rocksdb:PATH", CheckRocksDb, OpenRocksDb, nullptr},
+    {"redis", "redis://HOST:PORT", CheckRedis, OpenRedis, kAsRedisIsSet},
+    {"rediss", "rediss://HOST:PORT", CheckRedisTls, OpenRedisTls,
+     kAsRedisIsSet},
+    {"redis+unix", "redis+unix:PATH", CheckRedisUnix, OpenRedisUnix,
+     kAsRedisIsSet},
 }};
 
 // Null if there is none.
@@ -97,8 +114,8 @@ absl::StatusOr<int64_t> SnapshotStore::DeleteExpired(
   return deleted;
 }
 
-absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(
-    const std::string& uri, std::optional<Durability> durability) {
+absl::Status CheckStoreUri(const std::string& uri,
+                           std::optional<Durability> durability) {
   const Scheme* const scheme = SchemeOf(uri);
   if (scheme == nullptr) {
     std::string forms;
@@ -114,7 +131,14 @@ absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(
                      " cannot be chosen with a store of ", scheme->name,
                      ":, where a turn survives ", scheme->survives));
   }
-  return scheme->open(uri.substr(scheme->name.size() + 1), durability);
+  return scheme->check(uri.substr(scheme->name.size() + 1));
+}
+
+absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(
+    const std::string& uri, std::optional<Durability> durability) {
+  RETURN_IF_ERROR(CheckStoreUri(uri, durability));
+  const Scheme& scheme = *SchemeOf(uri);
+  return scheme.open(uri.substr(scheme.name.size() + 1), durability);
 }
 
 std::string WhatSurvives(const std::string& uri,

@@ -111,33 +111,33 @@ class SnapshotStore {
   virtual absl::StatusOr<Usage> GetTenantUsage(std::string_view tenant) = 0;
 };
 
-// Opens the store that `uri` names. InvalidArgument for an unknown scheme
-// (naming those there are), and for a durability, whichever it is, if the store
-// has no choice of its own; Unavailable if it cannot be opened (in use by
-// another process, no permission, damaged).
+// InvalidArgument for a scheme that is none (naming those there are), for what
+// it does not take, and for a durability, whichever it is, if the store has no
+// choice of its own. Opens and reads nothing.
+absl::Status CheckStoreUri(const std::string& uri,
+                           std::optional<Durability> durability = {});
+
+// Opens the store that `uri` names. The errors of CheckStoreUri; Unavailable if
+// it cannot be opened (in use by another process, no permission, damaged).
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenStore(
-    const std::string& uri,
-    std::optional<Durability> durability = std::nullopt);
+    const std::string& uri, std::optional<Durability> durability = {});
 
 // What a turn survives that was acknowledged by such a store, for the log.
 std::string WhatSurvives(const std::string& uri,
                          std::optional<Durability> durability);
-
 // The URI as it may be shown: the password in it, if there is one, as ***.
 std::string WithoutPassword(const std::string& uri);
 
 // A full disk as an Unavailable error that metrics can tell from others.
 absl::Status NoSpaceError(std::string_view message);
 bool IsNoSpace(const absl::Status& status);
-
 absl::Status NoSuchSessionError(const SessionKey& key);  // NotFound
 
 // The factories behind the table.
 std::unique_ptr<SnapshotStore> NewMemoryStore();
 struct RocksDbOptions {
   Durability durability = Durability::kFsync;
-  // Through which it reads and writes; must outlive the store. Null: the
-  // system's own files.
+  // Reads and writes for it; must outlive the store. Null: the system's files.
   rocksdb::Env* env = nullptr;
 };
 absl::StatusOr<std::unique_ptr<SnapshotStore>> OpenRocksDbStore(

@@ -370,7 +370,7 @@ TEST(MainTest, WhatTurnsSurviveIsLoggedAndOnlyPromisedWhereItCanBe) {
   EXPECT_THAT(server.Log(), AllOf(HasSubstr("turns_survive="),
                                   HasSubstr("takes the last 100 ms")));
   ServerProcess memory({kModel, "--store=memory:", "--durability=fsync"});
-  EXPECT_EQ(memory.Wait(), 1);
+  EXPECT_EQ(memory.Wait(), 2);
   EXPECT_THAT(memory.Log(), HasSubstr("--durability: fsync cannot be chosen "
                                       "with a store of memory:"));
 }

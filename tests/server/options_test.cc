@@ -208,7 +208,7 @@ TEST(OptionsTest, TimeOutsideItsRangeIsNotTaughtHowToWriteTimes) {
   EXPECT_THAT(ParseWrong({"--idle-timeout=500ms"}),
               HasSubstr("--idle-timeout: '500ms' is not within 1s to 365d\n"));
   EXPECT_THAT(ParseWrong({"--idle-timeout=soon"}),
-              HasSubstr("'soon' is not a time from 1s to 365d (as in 500ms"));
+              HasSubstr("'soon' is not a time from 1s to 365d (as in 30s, "));
 }
 
 TEST(OptionsTest, FileMayHaveCommentsQuotesAndBlanks) {
