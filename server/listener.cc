@@ -45,6 +45,17 @@ int PortOf(const sockaddr* address) {
   return ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port);
 }
 
+bool IsLoopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET6) {
+    const in6_addr& ip =
+        reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(&ip);
+  }
+  const in_addr_t ip =
+      ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
+  return ip >> 24 == IN_LOOPBACKNET;
+}
+
 // Connections inherit these.
 void SetOptions(int fd) {
   const auto set = [fd](int level, int option, int value) {
@@ -94,11 +105,21 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(
   std::unique_ptr<Listener> listener(new Listener);
   listener->address_ = address;
   absl::Status status;
+  bool beyond = false;
   for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
-    status.Update(listener->BindOne(*info));
+    const absl::Status bound = listener->BindOne(*info);
+    if (bound.ok() && !IsLoopback(info->ai_addr)) beyond = true;
+    status.Update(bound);
   }
   freeaddrinfo(found);
   if (listener->fds_.empty()) return status;
+  if (beyond) {
+    LogWarning(
+        "listening beyond this machine, without TLS and without "
+        "authentication: who reaches the port reads and changes all sessions",
+        {{"listen", address},
+         {"advice", "listen on 127.0.0.1, or behind a proxy or a firewall"}});
+  }
   return listener;
 }
 

@@ -57,6 +57,19 @@ TEST(ListenerTest, AcceptsFromStartToStop) {
   EXPECT_EQ(ConnectToPort(listener->port()), -1) << "no more";
 }
 
+TEST(ListenerTest, WarnsOfAnAddressThatOthersReach) {
+  for (const char* here : {"127.0.0.1:0", "127.0.0.2:0", "localhost:0"}) {
+    testing::internal::CaptureStderr();
+    MustBind(here);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << here;
+  }
+  testing::internal::CaptureStderr();
+  MustBind("0.0.0.0:0");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("without TLS and without authentication"),
+                    HasSubstr("listen=0.0.0.0:0")));
+}
+
 TEST(ListenerTest, SaysWhyItCannotListen) {
   const auto first = MustBind("127.0.0.1:0");
   const std::string address = AddressOf(*first);
