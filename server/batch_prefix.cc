@@ -41,8 +41,10 @@ std::vector<int64_t> Batch::StartFromPrefix(Turn& turn, SessionLease& lease) {
   metrics_.ObservePrefix(turn.usage.prompt_tokens, found.tokens,
                          hit ? std::nullopt : std::optional(found.miss));
   if (!hit) {
-    turn.started.resume_reason += "; prefix cache: ";
-    turn.started.resume_reason += ToText(found.miss);
+    std::string& reason = turn.started.resume_reason;
+    if (!reason.empty()) reason += "; ";  // a slot is no reason
+    reason += "prefix cache: ";
+    reason += ToText(found.miss);
     return std::move(found.save);
   }
   lease.MarkChanged();

@@ -202,6 +202,17 @@ TEST(SchedulerPrefixTest, LogprobsOfThePromptNeedAllOfIt) {
               HasSubstr("log-probabilities of the prompt are computed"));
 }
 
+// That a session stands in its slot is no reason to give, and none to join to.
+TEST(SchedulerPrefixTest, AMissIsTheOnlyReasonOfASessionInItsSlot) {
+  SchedulerRig rig(WithCache());
+  rig.Run(MakeTurn("s", MakeTokens(3, 1), 2));
+  ASSERT_TRUE(rig.sessions->Rewind({"", "s"}, 0, std::nullopt).ok());
+  const Answer answer = rig.Run(MakeTurn("s", MakeTokens(3, 1), 2));
+  EXPECT_EQ(answer.started->resumed_from, ResumeSource::kSlot);
+  EXPECT_EQ(answer.started->resume_reason,
+            "prefix cache: the prompt is too short");
+}
+
 TEST(SchedulerPrefixTest, ACancelledPromptLeavesOnlyWholeStates) {
   for (int rounds = 0; rounds < 12; ++rounds) {
     SchedulerRig::Options options = WithCache();
