@@ -18,13 +18,15 @@ std::string SessionText(std::string_view id) {
   return absl::StrCat("session ", absl::CHexEscape(ToAbsl(id)));
 }
 
-// "3, 5..9 and 11": checkpoints mostly follow one another.
+// "0, 3, 5..9 and 11": checkpoints mostly follow one another, and what every
+// session begins with is always there.
 std::string KeptText(const StoredSession& session) {
-  std::vector<uint64_t> kept;
+  std::vector<uint64_t> kept = {0};
   for (const StoredCheckpoint& checkpoint : session.checkpoints) {
     kept.push_back(checkpoint.revision);
   }
   kept.push_back(session.revision);
+  kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   std::string text;
   for (size_t first = 0; first < kept.size();) {
     size_t last = first;

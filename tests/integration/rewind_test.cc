@@ -104,7 +104,7 @@ TEST_F(RewindTest, AnImpossibleRewindIsRefusedByName) {
   Say("s", "cc", 2);
   Rewind("s", 7, grpc::StatusCode::OUT_OF_RANGE);
   EXPECT_THAT(status_.error_message(),
-              HasSubstr("revision 7 is not kept; there is 1..2"));
+              HasSubstr("revision 7 is not kept; there is 0..2"));
   EXPECT_EQ(Get("s").revision(), 2u);
   Rewind("nobody", 1, grpc::StatusCode::NOT_FOUND);
   Rewind("../s", 1, grpc::StatusCode::INVALID_ARGUMENT);

@@ -122,7 +122,7 @@ TEST_F(SessionRewindTest, WhatIsNotKeptIsRefusedByNameAndLeavesItResident) {
     EXPECT_EQ(status.code(), kOutOfRange);
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("session s: revision " + std::to_string(gone) +
-                          " is not kept; there is 4..6"));
+                          " is not kept; there is 0 and 4..6"));
   }
   EXPECT_EQ(Place("s"), SessionPlace::kResident);
   ExpectResumes("s", 6, ResumeSource::kSlot, "");

@@ -111,7 +111,7 @@ TEST_P(CheckpointConformance, TheOldestMakeRoomAndTheBudgetIsNeverPassed) {
     EXPECT_EQ(status.code(), kOutOfRange) << gone;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("session id: revision " + std::to_string(gone) +
-                          " is not kept; there is 3..5"));
+                          " is not kept; there is 0 and 3..5"));
   }
   EXPECT_EQ(store_->GetUsage()->bytes, 103u + 104 + 105);
   // A smaller budget takes effect with the next write.
