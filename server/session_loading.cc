@@ -155,10 +155,14 @@ SessionManager::Impl::FindSnapshot(const SessionKey& key, bool in_memory) {
   found.resumed.source = ResumeSource::kStore;
   if (cached.has_value()) {
     found.resumed.reason = cached->note;
-  } else if (cache.complete()) {
-    found.resumed.reason = "server restarted";
   } else {
-    found.resumed.reason = "server restarted, or not used for a long time";
+    // Of a store that others use it is not known which of the two it was.
+    found.resumed.reason = store.shared()
+                               ? "another server's, or from before a restart"
+                               : "server restarted";
+    if (!cache.complete()) {
+      found.resumed.reason += ", or not used for a long time";
+    }
   }
   return found;
 }

@@ -47,6 +47,14 @@ TEST_F(SharedSessionTest, ASlotThatIsOldIsNotUsed) {
   ExpectResumes("a", 2, ResumeSource::kSlot, "", /*origin=*/8);
 }
 
+// That the other one was the last to use it, or that this one was restarted,
+// looks the same.
+TEST_F(SharedSessionTest, WhoseASessionWasIsNotClaimedToBeKnown) {
+  CommitOnOther("a", /*origin=*/8);
+  ExpectResumes("a", 1, ResumeSource::kStore,
+                "another server's, or from before a restart", /*origin=*/8);
+}
+
 TEST_F(SharedSessionTest, MemoryThatIsOldIsNotUsed) {
   CommitTo("a", 1, /*origin=*/7);
   ASSERT_TRUE(manager_->Suspend(Key("a")).ok());
