@@ -36,10 +36,12 @@ SessionPlace SessionManager::Impl::Place(
 // ---- New sessions -----------------------------------------------------------
 
 absl::Status SessionManager::Impl::CheckRoomForOne() const {
-  if (num_stored < options.max_sessions) return absl::OkStatus();
+  const int64_t stored = num_stored;
+  if (stored < options.max_sessions) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("there are ", num_stored.load(),
-                   " sessions, max_sessions is ", options.max_sessions));
+      absl::StrCat(stored == 1 ? "there is 1 session" : "there are ",
+                   stored == 1 ? "" : absl::StrCat(stored, " sessions"),
+                   ", max_sessions is ", options.max_sessions));
 }
 
 absl::Status SessionManager::Impl::CheckQuota(const std::string& tenant,
@@ -52,7 +54,8 @@ absl::Status SessionManager::Impl::CheckQuota(const std::string& tenant,
   if (new_session && most_sessions > 0 && usage.sessions >= most_sessions) {
     return absl::ResourceExhaustedError(
         absl::StrCat("tenant ", tenant, " has ", usage.sessions,
-                     " sessions, max_tenant_sessions is ", most_sessions));
+                     usage.sessions == 1 ? " session" : " sessions",
+                     ", max_tenant_sessions is ", most_sessions));
   }
   if (most_bytes > 0 && usage.bytes >= most_bytes) {
     return absl::ResourceExhaustedError(
