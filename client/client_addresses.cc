@@ -40,7 +40,7 @@ absl::Status NotAnAddress(std::string_view address, std::string_view why) {
 absl::Status CheckAddress(std::string_view address) {
   const size_t colon = address.rfind(':');
   if (address.find("://") != std::string_view::npos) {
-    return NotAnAddress(address, ": no scheme stands before it");
+    return NotAnAddress(address, ": no scheme may stand before it");
   }
   if (colon == std::string_view::npos || address.ends_with(']')) {
     return NotAnAddress(address, ": the port is missing");

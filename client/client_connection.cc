@@ -34,16 +34,41 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address,
                                    arguments);
 }
 
-// Waits until the connection stands; else why not.
-std::string AwaitReady(grpc::Channel& channel, int64_t timeout_ms) {
+// Why a channel that cannot be connected is not: gRPC tells it to calls alone.
+std::string WhyNot(const Connection& connection) {
+  constexpr auto kLongest = milliseconds(1000);
+  grpc::ClientContext context;
+  context.set_deadline(system_clock::now() + kLongest);
+  v1::Model model;
+  const std::string message =
+      connection.inference->GetModel(&context, {}, &model).error_message();
+  const std::string& address = connection.address;
+  if (absl::StrContains(message, "DNS resolution failed")) {
+    return absl::StrCat("the name of ", address, " cannot be resolved");
+  }
+  // What it says of a server whose first bytes are no HTTP/2.
+  for (const char* stranger :
+       {"http1", "Failed parsing HTTP/2", "SETTINGS", "Socket closed"}) {
+    if (!absl::StrContains(message, stranger)) continue;
+    return absl::StrCat("what answers at ", address,
+                        " is no Reprise server (its metrics port? gRPC has "
+                        "another)");
+  }
+  return absl::StrCat("no server at ", address);
+}
+
+// Waits until the connection stands; else says why not.
+std::string AwaitReady(const Connection& connection, int64_t timeout_ms) {
+  grpc::Channel& channel = *connection.channel;
   const auto deadline = system_clock::now() + milliseconds(timeout_ms);
   grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
   while (state != GRPC_CHANNEL_READY) {
     // gRPC would try again for ever. A refusal is an answer, though, and a user
     // should not wait for it.
-    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) return "no server at ";
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) return WhyNot(connection);
     if (!channel.WaitForStateChange(state, deadline)) {
-      return absl::StrCat("no answer within ", timeout_ms, " ms from ");
+      return absl::StrCat("no answer within ", timeout_ms, " ms from ",
+                          connection.address);
     }
     state = channel.GetState(/*try_to_connect=*/true);
   }
@@ -94,18 +119,16 @@ absl::StatusOr<std::shared_ptr<const Connection>> Connections::Get() {
   for (size_t i = 0; i < count; ++i) {
     const size_t index = (first + i) % count;
     const std::string& address = options_.addresses[index];
-    auto channel = NewChannel(address, options_.keepalive_ms);
-    const std::string problem = AwaitReady(*channel, timeout_ms);
-    if (!problem.empty()) {
-      absl::StrAppend(&problems, problems.empty() ? "" : ", ", problem,
-                      address);
-      continue;
-    }
     auto connection = std::make_shared<Connection>();
     connection->address = address;
-    connection->inference = v1::Inference::NewStub(channel);
-    connection->sessions = v1::Sessions::NewStub(channel);
-    connection->channel = std::move(channel);
+    connection->channel = NewChannel(address, options_.keepalive_ms);
+    connection->inference = v1::Inference::NewStub(connection->channel);
+    connection->sessions = v1::Sessions::NewStub(connection->channel);
+    const std::string problem = AwaitReady(*connection, timeout_ms);
+    if (!problem.empty()) {
+      absl::StrAppend(&problems, problems.empty() ? "" : ", ", problem);
+      continue;
+    }
     MutexLock lock(mu_);
     current_ = std::move(connection);
     address_ = address;

@@ -19,11 +19,13 @@ namespace {
 // Tells a newcomer what to do about it.
 absl::Status ExplainNoServer(const absl::Status& status,
                              const std::string& address) {
-  return absl::Status(status.code(),
-                      std::string(FromAbsl(status.message())) +
-                          ". Start one with `reprise-server --listen=" +
-                          address.substr(0, address.find(',')) +
-                          "`, or name another with --server=HOST:PORT");
+  const std::string problem(FromAbsl(status.message()));
+  const bool nobody = problem.starts_with("no ");  // server, answer
+  const std::string start = "Start one with `reprise-server --listen=" +
+                            address.substr(0, address.find(',')) + "`, or name";
+  return absl::Status(status.code(), problem + ". " +
+                                         (nobody ? start : "Name") +
+                                         " another with --server=HOST:PORT");
 }
 
 int Main(int argc, char** argv) {

@@ -33,7 +33,7 @@ TEST(ParseAddressesTest, SaysWhichIsWrongAndWhy) {
       {":1", "the host is a name"},
       {"::1:8980", "an IPv6 address in brackets"},
       {"[a/b]:1", "the host is a name"},
-      {"http://a:1", "no scheme stands before it"},
+      {"http://a:1", "no scheme may stand before it"},
       {"a b:1", "the host is a name"},
   };
   for (const auto& each : kCases) {

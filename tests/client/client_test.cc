@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <string>
 #include <thread>
@@ -173,6 +176,56 @@ TEST(ClientConnectTest, SaysWhereNobodyListens) {
   const auto client = Client::Connect({.address = address});
   EXPECT_TRUE(absl::IsUnavailable(client.status())) << client.status();
   EXPECT_THAT(Message(client.status()), HasSubstr("no server at " + address));
+}
+
+// Answers every connection with a text, and closes it.
+class Stranger {
+ public:
+  explicit Stranger(const std::string& answer) {
+    auto* address = reinterpret_cast<sockaddr*>(&bound_);
+    bound_.sin_family = AF_INET;
+    bound_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(bound_);
+    EXPECT_EQ(bind(listener_, address, size), 0);
+    EXPECT_EQ(getsockname(listener_, address, &size), 0);
+    EXPECT_EQ(listen(listener_, 8), 0);
+    thread_ = std::thread([this, answer] {
+      while (true) {
+        const int fd = accept(listener_, nullptr, nullptr);
+        if (fd < 0) return;
+        EXPECT_EQ(send(fd, answer.data(), answer.size(), MSG_NOSIGNAL),
+                  static_cast<ssize_t>(answer.size()));
+        close(fd);
+      }
+    });
+  }
+  ~Stranger() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+  }
+
+  std::string address() const {
+    return "127.0.0.1:" + std::to_string(ntohs(bound_.sin_port));
+  }
+
+ private:
+  const int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in bound_{};
+  std::thread thread_;
+};
+
+TEST(ClientConnectTest, AServerThatSpeaksNoGrpcIsNotTakenForNone) {
+  // The second is that of the port of the metrics.
+  for (const char* answer : {"HTTP/1.1 400 Bad Request\r\n\r\n",
+                             "HTTP/2.0 400 Bad Request\r\n\r\n"}) {
+    const Stranger stranger(answer);
+    const auto client = Client::Connect({.address = stranger.address()});
+    EXPECT_TRUE(absl::IsUnavailable(client.status())) << client.status();
+    EXPECT_THAT(Message(client.status()),
+                HasSubstr("what answers at " + stranger.address() +
+                          " is no Reprise server"));
+  }
 }
 
 TEST(ClientConnectTest, ReportsServerThatWentAway) {
