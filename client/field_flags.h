@@ -9,8 +9,9 @@
 namespace reprise {
 
 // An error of the server begins with the field that it is about:
-// "sampling.temperature: 3 is ..." becomes "--temperature: 3 is ...". Others
-// stay as they are, and so does a field for which `command` has no flag.
+// "sampling.temperature: 3 is ..." becomes "--temperature: 3 is ...", and what
+// it advises in the interface's words what to do here. Others stay as they are,
+// and so does a field for which `command` has no flag.
 std::string NameFlag(Command command, const std::string& message);
 
 }  // namespace reprise

@@ -24,7 +24,12 @@ TEST(FieldFlagsTest, TheFieldAtTheBeginningBecomesTheFlag) {
 TEST(FieldFlagsTest, AFieldHasTheFlagOfTheCommand) {
   EXPECT_EQ(NameFlag(Command::kSessionsImport, "session_id: x"), "--id: x");
   EXPECT_EQ(NameFlag(Command::kChat, "session_id: x"), "--session: x");
-  EXPECT_EQ(NameFlag(Command::kPresetsSave, "session_id: x"), "session_id: x");
+  EXPECT_EQ(NameFlag(Command::kPresetsSave, "session_id: x"), "ID: x");
+  EXPECT_EQ(NameFlag(Command::kSessionsDelete, "id: x"), "ID: x");
+  EXPECT_EQ(NameFlag(Command::kSessionsFork, "new_id: x"), "NEW_ID: x");
+  EXPECT_EQ(NameFlag(Command::kSessionsRewind, "revision: x"), "REVISION: x");
+  EXPECT_EQ(NameFlag(Command::kTokenize, "messages[0].role: x"),
+            "--messages[0].role: x");
   EXPECT_EQ(NameFlag(Command::kComplete, "snapshot: x"), "--load: x");
   EXPECT_EQ(NameFlag(Command::kSessionsImport, "snapshot: x"), "snapshot: x");
   EXPECT_EQ(NameFlag(Command::kChat, "snapshot: x"), "snapshot: x");
@@ -32,6 +37,36 @@ TEST(FieldFlagsTest, AFieldHasTheFlagOfTheCommand) {
             "--encoding: 9");
   EXPECT_EQ(NameFlag(Command::kSessionsExport, "seal.ttl_ms: 0"),
             "--ttl-ms: 0");
+}
+
+TEST(FieldFlagsTest, AFlagThatACommandLacksIsNotNamed) {
+  for (const char* message :
+       {"n: x", "messages[0].role: x", "output.logprobs: x", "request_id: x",
+        "expected_revision: x", "commit: x"}) {
+    EXPECT_EQ(NameFlag(Command::kChat, message), message);
+    EXPECT_EQ(NameFlag(Command::kSessionsList, message), message);
+  }
+  EXPECT_EQ(NameFlag(Command::kScore, "session_id: x"), "session_id: x");
+  EXPECT_EQ(NameFlag(Command::kScore, "sampling.top_p: x"),
+            "sampling.top_p: x");
+}
+
+TEST(FieldFlagsTest, AdviceIsThatOfTheCommandLine) {
+  EXPECT_EQ(NameFlag(Command::kComplete,
+                     "n: 2 completions cannot all be the session's next turn; "
+                     "set commit to COMMIT_POLICY_NEVER"),
+            "--n: 2 completions cannot all be the session's next turn; add "
+            "--no-commit");
+  EXPECT_EQ(NameFlag(Command::kChat,
+                     "stopping.min_new_tokens: 9 is more than max_new_tokens, "
+                     "5"),
+            "--min-tokens: 9 is more than --max-tokens, 5");
+  EXPECT_EQ(
+      NameFlag(Command::kComplete,
+               "text: a request without a session, preset or snapshot needs at "
+               "least one token"),
+      "text: is empty, and there is no --session, --preset or --load to go on "
+      "from");
 }
 
 TEST(FieldFlagsTest, OtherMessagesStay) {
