@@ -128,9 +128,13 @@ absl::StatusOr<v1::Session> Client::CreateSession(
                      impl_->options.call_timeout_ms);
 }
 
-absl::StatusOr<v1::Session> Client::GetSession(const std::string& id) {
+absl::StatusOr<v1::Session> Client::GetSession(
+    const std::string& id, std::optional<int64_t> timeout_ms) {
   v1::GetSessionRequest request;
   request.set_id(id);
+  if (timeout_ms.has_value()) {
+    return impl_->Call(&v1::Sessions::Stub::Get, request, *timeout_ms);
+  }
   return impl_->Ask(&v1::Sessions::Stub::Get, request);
 }
 

@@ -83,7 +83,9 @@ class Client {
 
   absl::StatusOr<v1::Session> CreateSession(
       const v1::CreateSessionRequest& request);
-  absl::StatusOr<v1::Session> GetSession(const std::string& id);
+  // In so long, if `timeout_ms` is given, and asked once only.
+  absl::StatusOr<v1::Session> GetSession(
+      const std::string& id, std::optional<int64_t> timeout_ms = std::nullopt);
   // One page.
   absl::StatusOr<v1::ListSessionsResponse> ListSessions(
       const v1::ListSessionsRequest& request);

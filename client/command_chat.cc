@@ -52,7 +52,10 @@ class Chat {
  public:
   Chat(const CommandLine& line, const CommandContext& context)
       : line_(line), context_(context), request_(line.request) {
-    if (!request_.has_session_id()) request_.set_session_id(DrawChatId());
+    if (!request_.has_session_id()) {
+      drawn_ = DrawChatId();
+      request_.set_session_id(drawn_);
+    }
     request_.set_create_session(true);
     if (!request_.stopping().has_max_new_tokens()) {
       request_.mutable_stopping()->set_max_new_tokens(kDefaultMaxTokens);
@@ -66,8 +69,16 @@ class Chat {
       create.set_id(session());
       create.set_preset(line_.preset);
       RETURN_IF_ERROR(context_.client.CreateSession(create).status());
+      made_ = true;
     }
     Greet();
+    const absl::StatusOr<int> exit_code = Converse();
+    SayGoodbye();
+    return exit_code;
+  }
+
+ private:
+  absl::StatusOr<int> Converse() {
     LineReader reader(context_.in_fd, context_.interrupts.prompt_fd());
     while (!leaving_) {
       ASSIGN_OR_RETURN(const InputLine input, Read(reader));
@@ -88,11 +99,9 @@ class Chat {
         ReportError(status, line_, context_.terminal);
       }
     }
-    SayGoodbye();
     return 0;
   }
 
- private:
   bool talkative() const { return context_.in_is_terminal && !line_.json; }
   const std::string& session() const { return request_.session_id(); }
 
@@ -105,9 +114,12 @@ class Chat {
         "the model has no chat template to use: it continues the text");
   }
 
+  // In a pipe of a session that is there and whose name is not known.
   void SayGoodbye() {
-    if (!talkative()) return;
-    if (!leaving_) context_.terminal.Note("");  // after the ^D
+    const bool unknown = made_ && session() == drawn_ && !line_.json;
+    if (!talkative() && !unknown) return;
+    // After the ^D.
+    if (talkative() && !leaving_) context_.terminal.Note("");
     context_.terminal.Note("go on later with: reprise chat --session=" +
                            session());
   }
@@ -284,24 +296,28 @@ class Chat {
         line_.json ? TurnFormat::kJson : TurnFormat::kText, context_.terminal,
         &context_.interrupts);
     if (!line_.json) context_.terminal.EndLine();
-    if (line_.verbose || (context_.terminal.interactive() && !line_.json)) {
+    const bool began = result.started.has_value() || result.status.ok();
+    const bool interactive = context_.terminal.interactive() && !line_.json;
+    if (began && (line_.verbose || interactive)) {
       context_.terminal.Note(SummariseTurn(result));
     }
     NoteTurn(result);
     if (result.interrupted) {
       interrupted_ = !context_.in_is_terminal;
-      return interrupted_ ? absl::OkStatus() : WaitForTurnEnd();
+      const bool over = interrupted_ || result.left_at.has_value();
+      return over ? absl::OkStatus() : WaitForTurnEnd();
     }
     return result.status;
   }
 
-  // An interrupted turn's end is not heard of, but what was streamed is kept:
-  // going back to before a turn that was not, too, does no harm.
+  // Going back to before an interrupted turn of which nothing was kept does no
+  // harm.
   void NoteTurn(const TurnResult& result) {
     if (!result.started.has_value()) return;
     const bool committed =
         !result.finished.empty() && result.finished.front().has_revision();
     if (committed || result.interrupted) {
+      if (result.left_at != 0) made_ = true;
       before_turns_.push_back(result.started->revision());
     }
   }
@@ -331,6 +347,8 @@ class Chat {
   bool begun_ = false;           // the session has something, as far as known
   // The session's revision before each turn that can be taken back.
   std::vector<uint64_t> before_turns_;
+  std::string drawn_;         // the name of the first session, if it had none
+  bool made_ = false;         // and it is on the server, as far as known
   bool leaving_ = false;      // by /quit
   bool interrupted_ = false;  // with nobody at a prompt to go on
 };

@@ -27,8 +27,11 @@ constexpr char kDescription[] =
 
 constexpr char kFooter[] =
     "--server, --json and --verbose may stand before or after the command.\n"
-    "Exit status: 0 done, 1 an error of the server, the connection or the\n"
-    "output, 2 wrong arguments, 130 interrupted with Ctrl-C.\n"
+    "Exit status: 0 done, 1 an error of the server (which checks most values "
+    "of\n"
+    "options), the connection or the output, 2 wrong arguments, 130 "
+    "interrupted\n"
+    "with Ctrl-C.\n"
     "\n"
     "Examples:\n"
     "  reprise complete 'In the beginning' --max-tokens=50\n"
@@ -47,13 +50,17 @@ constexpr char kCompleteFooter[] =
     "\n"
     "With --session the server keeps the conversation: the session is made if\n"
     "there is none of that name, and the next completion goes on from there.\n"
+    "Ctrl-C stops; the server keeps what it had sent, some tokens more than "
+    "was\n"
+    "shown, maybe.\n"
     "\n"
     "With --json each message of the stream is one line of protobuf JSON:\n"
     "first {\"started\":...}, then {\"delta\":{\"text\":...}} many times, "
     "last\n"
-    "{\"finished\":...}. Fields that are 0, false or empty are left out; "
-    "64-bit\n"
-    "numbers are strings. An error is one line on stderr,\n"
+    "{\"finished\":...}. Fields that are 0, false or empty are left out, but "
+    "for\n"
+    "optional ones that are set (\"revision\", \"seed\"); 64-bit numbers are\n"
+    "strings. An error is one line on stderr,\n"
     "{\"error\":{\"code\":...,\"message\":...}}.\n"
     "\n"
     "Examples:\n"
@@ -69,11 +76,12 @@ constexpr char kChatFooter[] =
     "Each line that you type is a user's message, by the model's chat "
     "template;\n"
     "to a model that has none it is sent as it is, with a newline. The answer\n"
-    "streams back and both are kept in the session. Ctrl-C stops an answer "
-    "and\n"
-    "keeps what was shown of it; Ctrl-D leaves; /help lists the commands. "
-    "With\n"
-    "stdin from a pipe, every line of it is a turn.\n"
+    "streams back and both are kept in the session. Ctrl-C stops an answer; "
+    "the\n"
+    "server keeps what it had sent, some tokens more than was shown, maybe.\n"
+    "Ctrl-D leaves; /help lists the commands. With stdin from a pipe, every "
+    "line\n"
+    "of it is a turn.\n"
     "\n"
     "Examples:\n"
     "  reprise chat\n"
@@ -113,16 +121,19 @@ constexpr char kInspectFooter[] =
     "  reprise inspect models/embedded\n"
     "  reprise inspect models/embedded --json | jq .state_bytes";
 
+CLI::Option* AddText(CLI::App& app, const std::string& description,
+                     CommandLine& line) {
+  const auto set = [&line](const std::string& value) {
+    line.text = value;
+    line.has_text = true;
+  };
+  return app.add_option_function<std::string>("TEXT", set, description)
+      ->type_name("");
+}
+
 void AddTextOrMessages(CLI::App& app, const std::string& description,
                        CommandLine& line) {
-  CLI::Option* text = app.add_option_function<std::string>(
-                             "TEXT",
-                             [&line](const std::string& value) {
-                               line.text = value;
-                               line.has_text = true;
-                             },
-                             description)
-                          ->type_name("");
+  CLI::Option* text = AddText(app, description, line);
   app.add_option("--messages", line.messages_file,
                  "Instead: a JSON array of {\"role\", \"content\"}; - reads "
                  "stdin")
@@ -182,10 +193,8 @@ void AddScore(CLI::App& root, CommandLine& line) {
   CLI::App& app =
       AddCommand(root, "score", "Shows how likely a text is to the model",
                  Command::kScore, line);
-  CLI::Option* text =
-      app.add_option("TEXT", line.text, "The text; - reads stdin")
-          ->type_name("");
-  app.add_option("--file", line.file, "Reads the text from a file instead")
+  CLI::Option* text = AddText(app, "The text; - reads stdin", line);
+  app.add_option("--file", line.file, "Reads the text from a file; - is stdin")
       ->type_name("FILE")
       ->excludes(text);
   AddNumber<uint32_t>(app, "Options", "--logprobs",
@@ -198,7 +207,7 @@ void AddScore(CLI::App& root, CommandLine& line) {
   app.add_option_function<std::string>(
          "--request-id",
          [&line](const std::string& id) { line.score.set_request_id(id); },
-         "Names the request in the server's log")
+         "Names the request in the server's log at level debug")
       ->type_name("ID");
   app.footer(kScoreFooter);
 }
@@ -258,14 +267,13 @@ std::string FindConflict(const CommandLine& line) {
   const bool completes =
       line.command == Command::kComplete || line.command == Command::kTokenize;
   if (completes && !line.has_text && line.messages_file.empty()) {
-    return "TEXT or --messages is required";
+    return "TEXT (- reads stdin) or --messages is required";
   }
   if (line.echo && !line.messages_file.empty()) {
     return "--echo shows a text, and --messages has none";
   }
-  if (line.command == Command::kScore && line.text.empty() &&
-      line.file.empty()) {
-    return "TEXT or --file is required";
+  if (line.command == Command::kScore && !line.has_text && line.file.empty()) {
+    return "TEXT (- reads stdin) or --file is required";
   }
   if (!line.json && line.score.has_logprobs()) {
     return "--logprobs is only shown with --json";
@@ -286,7 +294,9 @@ std::string FindConflict(const CommandLine& line) {
 
 // What goes into a message; the text is checked when it is read.
 absl::Status CheckTexts(const CommandLine& line) {
-  if (const auto addresses = ParseAddresses(line.server); !addresses.ok()) {
+  // REPRISE_SERVER is no matter of a command that calls none.
+  const auto addresses = ParseAddresses(line.server);
+  if (line.command != Command::kInspect && !addresses.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--server: ", addresses.status().message()));
   }

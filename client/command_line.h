@@ -45,7 +45,7 @@ struct CommandLine {
   bool verbose = false;
   // complete, score and tokenize; "-" stands for stdin.
   std::string text;
-  bool has_text = false;  // complete and tokenize: it was given
+  bool has_text = false;  // it was given
   // complete and tokenize: instead of the text, the name of a file of messages,
   // or "-"; else empty
   std::string messages_file;
@@ -69,7 +69,8 @@ struct CommandLine {
   // export: where to, or empty; import: where from; "-" is stdout and stdin
   std::string state_file;
   uint32_t page_size = 100;
-  // score: instead of the text, the name of a file that holds it, or empty
+  // score: instead of the text, the name of a file that holds it, or
+  // "-"; else empty
   std::string file;
   v1::ScoreRequest score;  // all but the text
   // tokenize

@@ -56,21 +56,24 @@ absl::Status SavePreset(const CommandLine& line,
   return absl::OkStatus();
 }
 
+absl::Status DeletePreset(const CommandLine& line,
+                          const CommandContext& context,
+                          const std::string& name) {
+  RETURN_IF_ERROR(context.client.DeletePreset(name));
+  if (line.json) return PrintJson(v1::DeletePresetResponse(), context.terminal);
+  context.terminal.Print("preset " + name + " is deleted\n");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunPresets(const CommandLine& line,
                         const CommandContext& context) {
   if (line.command == Command::kPresetsList) return ListPresets(line, context);
   if (line.command == Command::kPresetsSave) return SavePreset(line, context);
-  for (const std::string& name : line.ids) {
-    RETURN_IF_ERROR(context.client.DeletePreset(name));
-    if (line.json) {
-      RETURN_IF_ERROR(PrintJson(v1::DeletePresetResponse(), context.terminal));
-    } else {
-      context.terminal.Print("preset " + name + " is deleted\n");
-    }
-  }
-  return absl::OkStatus();
+  return RunForEach(line, context, [&](const std::string& name) {
+    return DeletePreset(line, context, name);
+  });
 }
 
 }  // namespace reprise

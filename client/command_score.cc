@@ -87,15 +87,22 @@ std::string Result(const v1::ScoreTotals& totals) {
   });
 }
 
+absl::StatusOr<std::string> GetScored(const CommandLine& line,
+                                      const CommandContext& context) {
+  if (line.file.empty()) return GetText(line, context);
+  if (line.file != "-") return ReadTextFile(line.file);
+  ASSIGN_OR_RETURN(std::string text, ReadAll(context.in_fd));
+  RETURN_IF_ERROR(CheckUtf8(text));
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<int> RunScore(const CommandLine& line,
                              const CommandContext& context) {
   Terminal& terminal = context.terminal;
   v1::ScoreRequest request = line.score;
-  ASSIGN_OR_RETURN(*request.mutable_text(), line.file.empty()
-                                                ? GetText(line, context)
-                                                : ReadTextFile(line.file));
+  ASSIGN_OR_RETURN(*request.mutable_text(), GetScored(line, context));
   ScoreViewer viewer(line.json, terminal);
   Cancellation cancellation;
   context.interrupts.WatchCall(&cancellation);

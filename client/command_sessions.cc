@@ -205,10 +205,9 @@ absl::Status RunSessions(const CommandLine& line,
   if (line.command == Command::kSessionsList) return List(line, context);
   if (line.command == Command::kSessionsFork) return Fork(line, context);
   if (line.command == Command::kSessionsRewind) return Rewind(line, context);
-  for (const std::string& id : line.ids) {
-    RETURN_IF_ERROR(RunForOne(line, context, id));
-  }
-  return absl::OkStatus();
+  return RunForEach(line, context, [&](const std::string& id) {
+    return RunForOne(line, context, id);
+  });
 }
 
 }  // namespace reprise

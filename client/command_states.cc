@@ -38,17 +38,27 @@ absl::Status Export(const CommandLine& line, const CommandContext& context) {
     return id + " is in " + where + ", after " + Since(start_ns) + ": " +
            DescribeState(state.info());
   };
+  const auto warn = [&](const std::string& where) {
+    if (!OpensInOneProcess(state.data())) return;
+    terminal.Note(FormatNotice(OpensInOneProcessNotice(where), line.json));
+  };
   if (path == kStandardStream) {
     terminal.Print(state.data());
     if (terminal.out_closed()) {  // half a state is none
       return absl::UnknownError("--out: the reader of stdout has gone");
     }
-    if (terminal.status().ok()) terminal.Note(outcome("stdout"));
+    if (!terminal.status().ok()) return absl::OkStatus();
+    terminal.Note(outcome("stdout"));
+    warn("what was written");
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(WriteStateFile(path, state.data()));
-  if (line.json) return PrintJson(state.info(), terminal);
-  terminal.Print(outcome(path) + "\n");
+  if (line.json) {
+    RETURN_IF_ERROR(PrintJson(state.info(), terminal));
+  } else {
+    terminal.Print(outcome(path) + "\n");
+  }
+  warn(path);
   return absl::OkStatus();
 }
 

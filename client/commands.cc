@@ -104,6 +104,20 @@ absl::StatusOr<v1::Messages> GetMessages(const CommandLine& line,
   return ParseMessages(json, source);
 }
 
+absl::Status RunForEach(
+    const CommandLine& line, const CommandContext& context,
+    absl::FunctionRef<absl::Status(const std::string& id)> run) {
+  absl::Status failed;
+  for (const std::string& id : line.ids) {
+    const absl::Status status = run(id);
+    if (status.ok() && context.terminal.status().ok()) continue;
+    if (!failed.ok()) ReportError(failed, line, context.terminal);
+    failed = status;
+    if (absl::IsUnavailable(status) || !context.terminal.status().ok()) break;
+  }
+  return failed;
+}
+
 absl::Status PrintJson(const google::protobuf::Message& message,
                        Terminal& terminal) {
   ASSIGN_OR_RETURN(const std::string json, ToJsonLine(message));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
@@ -57,6 +58,13 @@ absl::StatusOr<int> RunChat(const CommandLine& line,
 
 // Needs no server. Returns the exit code, after telling the user of any error.
 int RunInspect(const CommandLine& line, Terminal& terminal);
+
+// Runs `run` for each of line.ids, also after one that failed; their errors are
+// reported as they come, but for the last one, which is returned. Ends at once
+// if the server is gone or stdout cannot be written.
+absl::Status RunForEach(
+    const CommandLine& line, const CommandContext& context,
+    absl::FunctionRef<absl::Status(const std::string& id)> run);
 
 // kSessionsList to kSessionsDelete.
 absl::Status RunSessions(const CommandLine& line,

@@ -43,7 +43,7 @@ void AddSwitch(CLI::App& app, const std::string& group, const std::string& name,
 void AddPenaltyOptions(CLI::App& app, v1::GenerateRequest& request) {
   const std::string group = "Sampling";
   AddNumber<float>(app, group, "--repetition-penalty",
-                   "Above 1 makes used tokens rarer, 0..10 [1.0]",
+                   "Above 1 makes used tokens rarer, over 0 to 10 [1.0]",
                    [&request](float x) {
                      request.mutable_sampling()->set_repetition_penalty(x);
                    });
@@ -58,12 +58,13 @@ void AddPenaltyOptions(CLI::App& app, v1::GenerateRequest& request) {
                      request.mutable_sampling()->set_frequency_penalty(x);
                    });
   AddNumber<float>(app, group, "--penalty-decay",
-                   "What a penalty keeps per token, 0..1 [1.0]",
+                   "What a penalty keeps per token, over 0 to 1 [1.0]",
                    [&request](float x) {
                      request.mutable_sampling()->set_penalty_decay(x);
                    });
   AddNumber<uint32_t>(app, group, "--penalty-last-n",
-                      "Penalties see the last N tokens [whole session]",
+                      "Penalties see the last N tokens, 0: none, at "
+                      "most\n65536 [whole session]",
                       [&request](uint32_t n) {
                         request.mutable_sampling()->set_penalty_last_n(n);
                       });
@@ -110,15 +111,16 @@ void AddSamplingOptions(CLI::App& app, v1::GenerateRequest& request) {
       app, group, "--top-k", "Keeps the N likeliest tokens [all]",
       [&request](uint32_t n) { request.mutable_sampling()->set_top_k(n); });
   AddNumber<float>(
-      app, group, "--top-p", "Keeps the likeliest that sum up to X, 0..1 [1.0]",
+      app, group, "--top-p",
+      "Keeps the likeliest that sum up to X, over 0 to 1\n[1.0]",
       [&request](float x) { request.mutable_sampling()->set_top_p(x); });
   AddNumber<float>(
       app, group, "--min-p",
-      "Drops those below X times the likeliest, 0..1 [0]",
+      "Drops those below X times the likeliest, 0 to\nbelow 1 [0]",
       [&request](float x) { request.mutable_sampling()->set_min_p(x); });
   AddNumber<float>(
       app, group, "--typical-p",
-      "Keeps the most typical that sum up to X [1.0]",
+      "Keeps the most typical that sum up to X, over 0 to 1\n[1.0]",
       [&request](float x) { request.mutable_sampling()->set_typical_p(x); });
   AddPenaltyOptions(app, request);
   AddRepeated(app, group, "--logit-bias", "ID:X",
@@ -174,7 +176,7 @@ void AddGenerateOptions(CLI::App& app, v1::GenerateRequest& request) {
   AddSamplingOptions(app, request);
   AddStoppingOptions(app, request);
   AddSwitch(app, "Stopping", "--roll-back-on-cancel",
-            "Ctrl-C drops what was shown from the session",
+            "Ctrl-C keeps nothing of the turn in the session",
             [&request] { request.set_on_cancel(v1::ON_CANCEL_ROLL_BACK); });
   AddSwitch(app, "Input", "--special-tokens",
             "Names of special tokens in the text mean them",
@@ -203,7 +205,8 @@ void AddCompleteOptions(CLI::App& app, v1::GenerateRequest& request) {
   app.add_option_function<std::string>(
          "--request-id",
          [&request](const std::string& id) { request.set_request_id(id); },
-         "Names the request in the server's logs and answers")
+         "Names the request in the answer, and in the server's\nlog at level "
+         "debug")
       ->type_name("ID")
       ->group("Output");
 }

@@ -52,7 +52,10 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   }
   absl::StatusOr<std::string> text = ReadAll(fd);
   close(fd);
-  RETURN_IF_ERROR(text.status());
+  if (!text.ok()) {
+    return absl::Status(text.status().code(),
+                        path + ": " + std::string(text.status().message()));
+  }
   RETURN_IF_ERROR(CheckUtf8(*text, path));
   return text;
 }

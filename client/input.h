@@ -19,8 +19,8 @@ constexpr size_t kMaxInputBytes = 64 << 20;
 // fails.
 absl::StatusOr<std::string> ReadAll(int fd, size_t limit = kMaxInputBytes);
 
-// The text in a file. Unknown if it cannot be opened; the errors of ReadAll and
-// CheckUtf8.
+// The text in a file. Unknown if it cannot be opened; the errors of ReadAll,
+// naming the file, and CheckUtf8.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 // InvalidArgument, naming `what` and the place, if `text` is not UTF-8: the

@@ -17,6 +17,8 @@ constexpr char kSessionsFooter[] =
     "A session is in a slot of the server (resident), as bytes in its memory,\n"
     "or only in its store (suspended). The next turn brings it back by "
     "itself.\n"
+    "Of several sessions, one that fails is reported and the others are done;\n"
+    "the exit status is 1 then.\n"
     "\n"
     "Examples:\n"
     "  reprise sessions list\n"
@@ -30,7 +32,9 @@ constexpr char kSessionsFooter[] =
 
 constexpr char kPresetsFooter[] =
     "A preset never changes. `complete --preset` goes on from it and keeps\n"
-    "nothing, `chat --preset` makes a session that begins with it.\n"
+    "nothing, `chat --preset` makes a session that begins with it. `delete` "
+    "of\n"
+    "several goes on after one that fails; the exit status is 1 then.\n"
     "\n"
     "Examples:\n"
     "  reprise presets save helper genesis\n"

@@ -89,6 +89,23 @@ absl::Status CheckStateFile(const std::string& path) {
   return absl::OkStatus();
 }
 
+// The header of a seal, version 1 (docs/export.md): magic, version, lengths,
+// label and nonce, then the size of the key's id and the id.
+bool OpensInOneProcess(std::string_view sealed) {
+  constexpr std::string_view kBegin("RPSE\1\0\0\0", 8);
+  constexpr size_t kKeyIdAt = 68;
+  constexpr std::string_view kDrawn = ".until-exit-";
+  return sealed.starts_with(kBegin) &&
+         sealed.size() > kKeyIdAt + sizeof(uint32_t) &&
+         sealed.substr(kKeyIdAt + sizeof(uint32_t)).starts_with(kDrawn);
+}
+
+std::string OpensInOneProcessNotice(const std::string& where) {
+  return where +
+         " opens until this server ends, and on no other: it was started "
+         "without --seal-keys";
+}
+
 absl::StatusOr<std::string> ReadStateFile(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Failed("open", path);

@@ -26,6 +26,13 @@ absl::Status CheckStateFile(const std::string& path);
 // more than kMaxStateBytes, of a file before any of them is read.
 absl::StatusOr<std::string> ReadStateFile(const std::string& path);
 
+// Whether the server that sealed these bytes had no --seal-keys, so that no
+// other process opens them, nor that server after a restart.
+bool OpensInOneProcess(std::string_view sealed);
+
+// What to tell the user of such a state in `where`.
+std::string OpensInOneProcessNotice(const std::string& where);
+
 }  // namespace reprise
 
 #endif  // CLIENT_STATE_FILE_H_

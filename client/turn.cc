@@ -3,8 +3,10 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "client/format.h"
@@ -179,11 +181,28 @@ std::string Speed(const TurnResult& result) {
   return text;
 }
 
+// Of a turn whose end was not heard.
+std::string OutcomeUnheard(const TurnResult& result) {
+  const uint64_t before = result.started->revision();
+  if (!result.left_at) return " was at revision " + std::to_string(before);
+  const std::string after = std::to_string(*result.left_at);
+  if (*result.left_at == before + 1) return " kept as revision " + after;
+  if (*result.left_at != before) return " is at revision " + after;
+  return (result.rolls_back ? " rolled back to revision "
+                            : " stays at revision ") +
+         after;
+}
+
 std::string SessionSummary(const TurnResult& result) {
   const v1::Started& started = *result.started;
   std::string text = "session " + started.session_id();
+  const bool begun = started.revision() > 0 ||
+                     started.resumed_from() != v1::RESUME_SOURCE_NONE;
+  if (result.finished.empty() && result.left_at == 0 && !begun) {
+    return "nothing was kept of session " + started.session_id();
+  }
   if (result.finished.empty()) {
-    text += " was at revision " + std::to_string(started.revision());
+    text += OutcomeUnheard(result);
   } else if (result.finished[0].has_revision()) {
     text += " at revision " + std::to_string(result.finished[0].revision());
   } else if (started.revision() == 0) {
@@ -192,6 +211,33 @@ std::string SessionSummary(const TurnResult& result) {
     text += " stays at revision " + std::to_string(started.revision());
   }
   return text + ", " + ResumeName(started);
+}
+
+// The server commits what it had streamed, or not; that takes a moment. None
+// if it does not say in time, or cannot.
+std::optional<uint64_t> AskWhereItWasLeft(Client& client,
+                                          const v1::GenerateRequest& request,
+                                          const TurnResult& result) {
+  constexpr int64_t kAnswerMs = 1000;
+  constexpr int kTries = 20;
+  constexpr auto kPause = std::chrono::milliseconds(50);
+  // A new session is found once its first turn is committed.
+  const bool may_commit = !result.rolls_back &&
+                          request.commit() != v1::COMMIT_POLICY_NEVER &&
+                          result.usage.completion_tokens() > 0;
+  bool gone = false;
+  for (int i = 0; i < kTries; ++i) {
+    const absl::StatusOr<v1::Session> now =
+        client.GetSession(result.started->session_id(), kAnswerMs);
+    gone = absl::IsNotFound(now.status());
+    if (gone && !may_commit) break;
+    if (!gone && !now.ok()) return std::nullopt;
+    if (!gone && now->place() != v1::SESSION_PLACE_ACTIVE) {
+      return now->revision();
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  return gone ? std::optional<uint64_t>(0) : std::nullopt;
 }
 
 }  // namespace
@@ -227,6 +273,11 @@ TurnResult RunTurn(Client& client, const v1::GenerateRequest& request,
   if (interrupts != nullptr) interrupts->WatchCall(nullptr);
   viewer.End();
   result.interrupted = cancellation.cancelled();
+  result.rolls_back = request.on_cancel() == v1::ON_CANCEL_ROLL_BACK;
+  if (result.interrupted && result.started && result.finished.empty() &&
+      !result.started->session_id().empty()) {
+    result.left_at = AskWhereItWasLeft(client, request, result);
+  }
   if (!terminal.status().ok()) result.status = terminal.status();
   // A cancel that we asked for is not an error.
   const bool ours = result.interrupted || terminal.out_closed();

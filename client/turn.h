@@ -33,13 +33,18 @@ struct TurnResult {
   std::optional<v1::Started> started;
   std::vector<v1::Finished> finished;  // one for each completion
   v1::Usage usage;                     // the last that was received
+  // Of an interrupted turn in a session, whose end is not heard: the session's
+  // revision after it, if the server said; 0 if it has no such session.
+  std::optional<uint64_t> left_at;
+  bool rolls_back = false;    // when it is interrupted
   int64_t first_text_us = 0;  // measured here: from the call to the first Delta
   int64_t total_us = 0;       // from the call to its end
 };
 
 // Runs the turn, on another server if the first goes away, which is told on
-// stderr; blocks until it is over. `interrupts` may be null. The call ends
-// early, without an error, if the reader of stdout goes away.
+// stderr; blocks until it is over, and after an interrupt for a moment until
+// the server says what became of the session. `interrupts` may be null. The
+// call ends early, without an error, if the reader of stdout goes away.
 TurnResult RunTurn(Client& client, const v1::GenerateRequest& request,
                    const ResumeOptions& resume, TurnFormat format,
                    Terminal& terminal, Interrupts* interrupts);

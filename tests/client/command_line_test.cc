@@ -338,8 +338,10 @@ TEST_F(CommandLineTest, ReadsTheScoreCommand) {
 
 TEST_F(CommandLineTest, RefusesWrongUsage) {
   ExpectUsageError({}, "Usage:");
-  ExpectUsageError({"complete"}, "TEXT or --messages is required");
-  ExpectUsageError({"tokenize"}, "TEXT or --messages is required");
+  ExpectUsageError({"complete"},
+                   "TEXT (- reads stdin) or --messages is required");
+  ExpectUsageError({"tokenize"},
+                   "TEXT (- reads stdin) or --messages is required");
   ExpectUsageError({"complete", "a", "--messages=b"}, "--messages");
   ExpectUsageError({"complete", "--messages=b", "--echo"}, "--echo");
   ExpectUsageError({"complete", "a", "--system=b"}, "--system");
@@ -351,7 +353,7 @@ TEST_F(CommandLineTest, RefusesWrongUsage) {
   ExpectUsageError({"complete", "a", "--echo", "--json"}, "--echo");
   ExpectUsageError({"complete", "a", "--no-commit"}, "--session");
   ExpectUsageError({"model", "--connect-timeout-ms=0"}, "timeout");
-  ExpectUsageError({"score"}, "TEXT or --file is required");
+  ExpectUsageError({"score"}, "TEXT (- reads stdin) or --file is required");
   ExpectUsageError({"score", "a", "--file=b"}, "--file");
   ExpectUsageError({"score", "a", "--logprobs=1"}, "--json");
 }
@@ -373,6 +375,22 @@ TEST_F(CommandLineTest, HelpAndVersionAreNotErrors) {
     EXPECT_NE(parsed.out, "");
     EXPECT_EQ(parsed.err, "");
   }
+}
+
+TEST_F(CommandLineTest, HelpSaysWhatTheServerTakes) {
+  const std::string help = Parse({"complete", "--help"}).out;
+  for (const char* text :
+       {"that sum up to X, over 0 to 1\n", "0 to\n", "below 1 [0]",
+        "used tokens rarer, over 0 to 10 [1.0]", "per token, over 0 to 1 [1.0]",
+        "the last N tokens, 0: none, at most\n",
+        "optional ones that are set (\"revision\", \"seed\")",
+        "log at level debug", "keeps what it had sent"}) {
+    EXPECT_THAT(help, HasSubstr(text));
+  }
+  EXPECT_THAT(Parse({"chat", "--help"}).out,
+              HasSubstr("keeps what it had sent"));
+  EXPECT_THAT(Parse({"--help"}).out,
+              HasSubstr("1 an error of the server (which checks most values"));
 }
 
 }  // namespace

@@ -155,6 +155,27 @@ TEST(SummariseTurnTest, MeasuresByItselfWhatAnInterruptedTurnCannotTell) {
             "5 tokens, first after 1.00 s, 2 tokens/s; interrupted");
 }
 
+TEST(SummariseTurnTest, SaysWhereAnInterruptLeftTheSession) {
+  TurnResult result = ExampleResult();
+  result.finished.clear();
+  result.interrupted = true;
+  result.started->set_session_id("s");
+  result.started->set_revision(3);
+  result.started->set_resumed_from(v1::RESUME_SOURCE_SLOT);
+  EXPECT_THAT(SummariseTurn(result), HasSubstr("session s was at revision 3,"));
+  result.left_at = 4;
+  EXPECT_THAT(SummariseTurn(result),
+              HasSubstr("session s kept as revision 4,"));
+  result.left_at = 3;
+  EXPECT_THAT(SummariseTurn(result),
+              HasSubstr("session s stays at revision 3,"));
+  result.rolls_back = true;
+  EXPECT_THAT(SummariseTurn(result),
+              HasSubstr("session s rolled back to revision 3,"));
+  result.left_at = 0;  // somebody deleted it
+  EXPECT_THAT(SummariseTurn(result), HasSubstr("session s is at revision 0,"));
+}
+
 TEST(SummariseTurnTest, NamesEveryReason) {
   TurnResult result = ExampleResult();
   v1::Finished& finished = result.finished[0];

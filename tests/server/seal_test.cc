@@ -221,6 +221,18 @@ TEST(SealFormatTest, OnlyGcmHidesTheSnapshotAndNeverTwiceAlike) {
   EXPECT_EQ(*SealSnapshot(*hmac, {}, secret), *SealSnapshot(*hmac, {}, secret));
 }
 
+// Where the client looks for it (client/state_file.cc).
+TEST(SealFormatTest, AKeyThatWasDrawnIsToldByItsIdAtAFixedPlace) {
+  const auto keys = SealKeys::Ephemeral();
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  SealLabel label;
+  label.tenant = "t";
+  const auto sealed = SealSnapshot(**keys, label, "bytes");
+  ASSERT_TRUE(sealed.ok()) << sealed.status();
+  EXPECT_EQ(sealed->substr(0, 8), std::string("RPSE\1\0\0\0", 8));
+  EXPECT_EQ(sealed->substr(72, 12), ".until-exit-");
+}
+
 TEST(SealFormatTest, ASnapshotWithoutASealIsToldApart) {
   const auto keys = KeysOf("k hmac-sha-256 " + kHexA);
   const absl::Status bare =
