@@ -26,6 +26,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 constexpr int kServers = 2;
 
@@ -160,6 +161,9 @@ TEST_F(LocalClusterTest, ServesSurvivesAndStops) {
   })) << status.output;
   EXPECT_THAT(status.output, AllOf(HasSubstr("HAProxy"), HasSubstr("server-1"),
                                    HasSubstr("server-2"), HasSubstr("Redis")));
+  EXPECT_THAT(status.output,
+              MatchesRegex("([^ ]+ +127\\.0\\.0\\.1:[0-9]+ +serves +process "
+                           "[0-9]+\n)+"));
 
   const std::vector<pid_t> pids = Pids();
   EXPECT_GE(pids.size(), 1u + 4u + 1u);  // with the one that was started anew
