@@ -6,8 +6,7 @@
 // on some CPUs (AMX) that choice changes the last bit. So a Linear uses one
 // implementation for all row counts, the one for 4 rows, and where 1 to 3 rows
 // cannot have it they run as 2, 3 or 4. Up to 8 rows (int8: 4) go through our
-// own code (few_rows.h) if it gives oneDNN's bits for this matrix, as is tried
-// at first.
+// own code (few_rows.h) if it is seen to give this matrix oneDNN's bits.
 //
 // int8: weights become 8-bit integers with a scale for each output, inputs with
 // a scale for each row at every call (quantize.h). Sums of their products are

@@ -29,7 +29,8 @@ namespace {
 
 // Under ThreadSanitizer 64 would be more than its server can serve in time.
 constexpr int kStreams = kSlowdown > 1 ? 16 : 64;
-constexpr int kStuck = kStreams / 8;  // the first call of so many streams is not read
+// The first call of so many streams is not read.
+constexpr int kStuck = kStreams / 8;
 constexpr uint32_t kTokens = 300;
 constexpr std::array<const char*, 6> kPrompts = {"a",  "abc",  "d a",
                                                  "cc", "ea b", "dabcd "};
