@@ -150,7 +150,9 @@ absl::Status Connections::Result(
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                         message);
   }
-  if (reset || IsGone(*connection->channel)) {
+  // What our own side says of one that does not answer its pings.
+  const bool silent = absl::StrContains(message, "keepalive watchdog");
+  if (reset || silent || IsGone(*connection->channel)) {
     message = absl::StrCat("the server at ", connection->address, " went away",
                            Reworded(message));
   }
