@@ -4,14 +4,36 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 
 namespace reprise {
 namespace {
+
+// Room for `size` bytes more: twice as much as before, up to the limit, where
+// the string alone would make room for twice as much as may come.
+absl::Status MakeRoom(size_t size, size_t limit, std::string& buffer) {
+  const size_t needed = buffer.size() + size;
+  if (needed <= buffer.capacity()) return absl::OkStatus();
+  const size_t twice = std::min(2 * buffer.capacity(), limit);
+  try {
+    std::string larger;  // reserve() would take twice as much as there is
+    larger.reserve(std::max(needed, twice));
+    larger.append(buffer);
+    buffer = std::move(larger);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("there is no memory for more than " +
+                                        std::to_string(buffer.size()) +
+                                        " bytes of the input");
+  }
+  return absl::OkStatus();
+}
 
 // Appends what can be read now; waits if there is nothing. Returns false at the
 // end.
@@ -26,11 +48,13 @@ absl::StatusOr<bool> ReadMore(int fd, std::string& buffer,
     return absl::UnknownError(std::string("cannot read the input: ") +
                               std::strerror(errno));
   }
-  buffer.append(chunk, static_cast<size_t>(size));
-  if (buffer.size() > limit) {
+  const auto more = static_cast<size_t>(size);
+  if (more > limit - buffer.size()) {
     return absl::ResourceExhaustedError("the input is longer than " +
                                         std::to_string(limit) + " bytes");
   }
+  RETURN_IF_ERROR(MakeRoom(more, limit, buffer));
+  buffer.append(chunk, more);
   return size > 0;
 }
 

@@ -15,8 +15,8 @@ namespace reprise {
 // the memory.
 constexpr size_t kMaxInputBytes = 64 << 20;
 
-// All bytes up to the end. ResourceExhausted beyond `limit`; Unknown if reading
-// fails.
+// All bytes up to the end. ResourceExhausted beyond `limit`, for more than that
+// no room is made, or if there is no memory; Unknown if reading fails.
 absl::StatusOr<std::string> ReadAll(int fd, size_t limit = kMaxInputBytes);
 
 // The text in a file. Unknown if it cannot be opened; the errors of ReadAll,

@@ -1,7 +1,13 @@
 #include "client/input.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -33,6 +39,46 @@ TEST(ReadAllTest, ReadsToTheEnd) {
 TEST(ReadAllTest, ReportsADescriptorThatCannotBeRead) {
   EXPECT_TRUE(absl::IsUnknown(ReadAll(-1).status()));
 }
+
+TEST(ReadAllTest, MakesNoRoomForMoreThanTheLimit) {
+  const TempDir dir;
+  constexpr size_t kBytes = (size_t{1} << 20) + 1;
+  dir.Write("input", std::string(kBytes, 'x'));
+  const int fd = open(dir.Path("input").c_str(), O_RDONLY | O_CLOEXEC);
+  const absl::StatusOr<std::string> text = ReadAll(fd, kBytes);
+  close(fd);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(text->size(), kBytes);
+  EXPECT_EQ(text->capacity(), kBytes);
+}
+
+TEST(ReadAllTest, ADeviceIsReadToTheLimit) {
+  const int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ(
+      ReadAll(fd, 1'000'000).status(),
+      absl::ResourceExhaustedError("the input is longer than 1000000 bytes"));
+  close(fd);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// As under `ulimit -v`: more than there is now, but less than is to be read.
+TEST(ReadAllTest, SaysThatThereIsNoMemory) {
+  const auto read = [] {
+    std::ifstream statm("/proc/self/statm");
+    rlim_t pages = 0;
+    statm >> pages;
+    const rlim_t bytes =
+        pages * static_cast<rlim_t>(getpagesize()) + (32 << 20);
+    const rlimit limit = {bytes, bytes};
+    const int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    if (pages == 0 || setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(2);
+    const absl::Status status = ReadAll(fd, size_t{1} << 30).status();
+    std::fputs(std::string(status.message()).c_str(), stderr);
+    std::_Exit(absl::IsResourceExhausted(status) ? 0 : 1);
+  };
+  EXPECT_EXIT(read(), testing::ExitedWithCode(0), "there is no memory");
+}
+#endif
 
 TEST(ReadTextFileTest, NamesTheFileThatItCannotRead) {
   TempDir dir;
