@@ -109,13 +109,14 @@ Value Attribute(const Namespace& space, std::string_view name) {
 
 // The attribute in the narrow sense: a method, or one of an object of Jinja's.
 absl::StatusOr<Value> FindAttribute(const Value& object,
-                                    const std::string& name) {
+                                    const std::string& name, Budget& budget) {
   RETURN_IF_ERROR(CheckSupported(object, name));
   if (FindMethod(object, name) != nullptr) {
     return Value(
         Value::MethodRef(std::make_shared<const Method>(Method{object, name})));
   }
   if (const auto* space = object.get<Namespace*>()) {
+    RETURN_IF_ERROR(budget.Search((*space)->attributes.size()));
     return Attribute(**space, name);
   }
   if (const auto* loop = object.get<LoopState*>()) {
@@ -195,7 +196,7 @@ absl::StatusOr<Value> GetAttribute(const Value& object, const std::string& name,
   // Undefined, as in the sandbox: only its use is an error.
   std::string unsafe = WhyUnsafe(object, name);
   if (!unsafe.empty()) return Value::Missing(std::move(unsafe));
-  ASSIGN_OR_RETURN(Value attribute, FindAttribute(object, name));
+  ASSIGN_OR_RETURN(Value attribute, FindAttribute(object, name, budget));
   const Dict* dict = object.dict();
   if (!attribute.undefined() || dict == nullptr) return attribute;
   RETURN_IF_ERROR(budget.Steps(dict->entries.size()));
@@ -228,10 +229,11 @@ absl::StatusOr<Value> GetItem(const Value& object, const Value& key,
         absl::StrCat("a ", ToAbsl(object.type()), " has no item ", index));
   }
   if (const Text* text = key.text()) {
+    RETURN_IF_ERROR(budget.Build(text->size()));
     const std::string name = ToUtf8(*text);
     std::string unsafe = WhyUnsafe(object, name);
     if (!unsafe.empty()) return Value::Missing(std::move(unsafe));
-    return FindAttribute(object, name);
+    return FindAttribute(object, name, budget);
   }
   return Value::Missing(
       absl::StrCat("a ", ToAbsl(object.type()), " has no such item"));

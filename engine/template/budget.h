@@ -13,6 +13,8 @@ namespace reprise::jinja {
 
 // Bytes of a template's source.
 inline constexpr size_t kMaxSourceBytes = size_t{1} << 20;
+// Of a name in it: what is looked for by name costs one step.
+inline constexpr size_t kMaxNameBytes = 1024;
 // Expressions and blocks inside each other, in the source.
 inline constexpr int kMaxSyntaxDepth = 100;
 // The same while it runs, through calls of macros.
@@ -24,8 +26,8 @@ inline constexpr int64_t kMaxRange = 100'000;
 
 struct RenderLimits {
   // Parts of expressions evaluated, and what they cost beyond that: a step for
-  // every element of a list and every 16 characters of a text that an operation
-  // goes through. About 50 ns each.
+  // every element of a list and every 16 characters of a text or names that an
+  // operation goes through. About 50 ns each.
   int64_t max_steps = 10'000'000;
   // Characters and elements that are built, at 4 and 32 bytes.
   int64_t max_characters = int64_t{64} << 20;
@@ -42,6 +44,8 @@ class Budget {
   absl::Status Steps(size_t count) {
     return Take(count, limits_.max_steps, "steps", &left_.max_steps);
   }
+  // Looking for a name among so many.
+  absl::Status Search(size_t names) { return Steps(names / 16); }
   // Going through that many characters.
   absl::Status Scan(size_t characters) { return Steps(characters / 16); }
   // Before they are built.

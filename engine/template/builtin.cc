@@ -80,11 +80,11 @@ absl::StatusOr<bool> BoundArguments::Bool(size_t parameter,
   return value == nullptr ? otherwise : value->truthy();
 }
 
-absl::StatusOr<Text> BoundArguments::String(size_t parameter,
-                                            TextView otherwise) const {
+absl::StatusOr<TextView> BoundArguments::String(size_t parameter,
+                                                TextView otherwise) const {
   const Value* value = values_[parameter];
-  if (value == nullptr || value->none()) return Text(otherwise);
-  if (const Text* text = value->text()) return *text;
+  if (value == nullptr || value->none()) return otherwise;
+  if (const Text* text = value->text()) return TextView(*text);
   return Wrong(*value, "str");
 }
 

@@ -58,10 +58,10 @@ class BoundArguments {
   const Value* operator[](size_t parameter) const { return values_[parameter]; }
 
   // The value, or `otherwise`; None counts as not given. InvalidArgument,
-  // naming the type, for one of another type.
+  // naming the type, for one of another type. A text is the argument's own.
   absl::StatusOr<int64_t> Int(size_t parameter, int64_t otherwise) const;
   absl::StatusOr<bool> Bool(size_t parameter, bool otherwise) const;
-  absl::StatusOr<Text> String(size_t parameter, TextView otherwise) const;
+  absl::StatusOr<TextView> String(size_t parameter, TextView otherwise) const;
 
  private:
   std::vector<const Value*> values_;

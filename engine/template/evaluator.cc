@@ -29,6 +29,7 @@ Result Evaluator::Evaluate(const Literal& node, const Scope&) {
 }
 
 Result Evaluator::Evaluate(const NameOf& node, const Scope& scope) {
+  RETURN_IF_ERROR(context_.budget.Search(scope.size()));
   if (const Value* value = scope.Find(node.name)) return *value;
   if (const Builtin* function = FindFunction(node.name)) {
     return Value(Value::Any(function));
@@ -201,6 +202,8 @@ Result Evaluator::CallMacro(const Macro& macro, const Arguments& arguments) {
   if (arguments.positional.size() > parameters.size()) {
     return fail("takes at most ", parameters.size(), " arguments");
   }
+  RETURN_IF_ERROR(context_.budget.Search(
+      parameters.size() * (parameters.size() + arguments.named.size())));
   const Mark mark = MarkScopes();
   Scope& scope = NewScope(*macro.scope);
   std::vector<bool> given(parameters.size(), false);

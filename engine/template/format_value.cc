@@ -248,9 +248,15 @@ absl::Status JsonWriter::AppendDict(const Dict& dict) {
             "sorting keys that are no strings is not supported");
       }
     }
-    std::stable_sort(entries.begin(), entries.end(), [](auto* a, auto* b) {
-      return Compare(*a->first.text(), *b->first.text()) < 0;
-    });
+    absl::Status status;
+    std::stable_sort(
+        entries.begin(), entries.end(), [&](const auto* a, const auto* b) {
+          if (!status.ok()) return false;
+          const absl::StatusOr<int> order = Order(a->first, b->first, budget_);
+          if (!order.ok()) status = order.status();
+          return order.ok() && *order < 0;
+        });
+    RETURN_IF_ERROR(status);
   }
   out_ += U'{';
   ++level_;

@@ -78,6 +78,7 @@ Result NewNamespace(Context& context, const Value&,
     if (key.text() == nullptr) {
       return absl::InvalidArgumentError("a namespace has strings as names");
     }
+    RETURN_IF_ERROR(context.budget.Build(key.text()->size()));
     space->attributes.emplace_back(ToUtf8(*key.text()), value);
   }
   context.namespaces.push_back(std::move(space));
@@ -92,15 +93,15 @@ Result RaiseException(Context& context, const Value&,
 
 Result StrftimeNow(Context& context, const Value&,
                    const BoundArguments& arguments) {
-  constexpr size_t kMaxFormatBytes = 256;
+  constexpr size_t kMaxFormat = 256;
   RETURN_IF_ERROR(CheckDefined(*arguments[0]));
-  ASSIGN_OR_RETURN(const Text text, arguments.String(0, U""));
-  const std::string format = ToUtf8(text);
-  if (format.size() > kMaxFormatBytes) {
+  ASSIGN_OR_RETURN(const TextView text, arguments.String(0, U""));
+  if (text.size() > kMaxFormat) {
     return absl::InvalidArgumentError(
-        absl::StrCat("strftime_now() with a format of ", format.size(),
-                     " bytes (at most ", kMaxFormatBytes, ")"));
+        absl::StrCat("strftime_now() with a format of ", text.size(),
+                     " characters (at most ", kMaxFormat, ")"));
   }
+  const std::string format = ToUtf8(text);
   const time_t seconds = context.now_unix_ms / 1000;
   tm local{};
   localtime_r(&seconds, &local);

@@ -222,6 +222,10 @@ absl::Status Lexer::ReadTagToken() {
   if (!IsNameStart(c)) return ReadOperator();
   size_t size = 1;
   while (size < rest().size() && IsNamePart(rest()[size])) ++size;
+  if (size > kMaxNameBytes) {
+    return Fail(absl::StrCat("a name has ", size, " bytes (at most ",
+                             kMaxNameBytes, ")"));
+  }
   Add(Kind::kName, std::string(rest().substr(0, size)));
   Advance(size);
   return absl::OkStatus();

@@ -29,13 +29,12 @@ template <Side kSide>
 Result StripSide(Context& context, const Value& self,
                  const BoundArguments& arguments) {
   const bool spaces = arguments[0] == nullptr || arguments[0]->none();
-  ASSIGN_OR_RETURN(const Text characters, arguments.String(0, U""));
+  ASSIGN_OR_RETURN(const TextView characters, arguments.String(0, U""));
   const Text& text = *self.text();
   RETURN_IF_ERROR(context.budget.Build(text.size()));
   RETURN_IF_ERROR(context.budget.Scan(text.size() * characters.size()));
   return Value::String(
-      Strip(text, spaces ? std::nullopt : std::optional<TextView>(characters),
-            kSide));
+      Strip(text, spaces ? std::nullopt : std::optional(characters), kSide));
 }
 
 Result ListOfTexts(const std::vector<TextView>& parts, Budget& budget) {
@@ -49,7 +48,7 @@ Result ListOfTexts(const std::vector<TextView>& parts, Budget& budget) {
 
 Result Split(Context& context, const Value& self,
              const BoundArguments& arguments) {
-  ASSIGN_OR_RETURN(const Text separator, arguments.String(0, U""));
+  ASSIGN_OR_RETURN(const TextView separator, arguments.String(0, U""));
   ASSIGN_OR_RETURN(const int64_t limit, arguments.Int(1, -1));
   const Text& text = *self.text();
   // Up to every other character may be a part, of 16 bytes.
@@ -93,9 +92,10 @@ Result HasEnd(Context& context, const Value& self,
 template <bool kStart>
 Result RemoveEnd(Context& context, const Value& self,
                  const BoundArguments& arguments) {
-  ASSIGN_OR_RETURN(const Text end, arguments.String(0, U""));
+  ASSIGN_OR_RETURN(const TextView end, arguments.String(0, U""));
   TextView text = *self.text();
   RETURN_IF_ERROR(context.budget.Build(text.size()));
+  RETURN_IF_ERROR(context.budget.Scan(end.size()));
   if (kStart && StartsWith(text, end)) text.remove_prefix(end.size());
   if (!kStart && EndsWith(text, end)) text.remove_suffix(end.size());
   return Value::String(text);
@@ -103,8 +103,8 @@ Result RemoveEnd(Context& context, const Value& self,
 
 Result Replace(Context& context, const Value& self,
                const BoundArguments& arguments) {
-  ASSIGN_OR_RETURN(const Text what, arguments.String(0, U""));
-  ASSIGN_OR_RETURN(const Text with, arguments.String(1, U""));
+  ASSIGN_OR_RETURN(const TextView what, arguments.String(0, U""));
+  ASSIGN_OR_RETURN(const TextView with, arguments.String(1, U""));
   ASSIGN_OR_RETURN(const int64_t limit, arguments.Int(2, -1));
   return ReplaceText(*self.text(), what, with, limit, context.budget);
 }
@@ -112,7 +112,7 @@ Result Replace(Context& context, const Value& self,
 // The places of a string in this one, none overlapping.
 absl::StatusOr<std::vector<size_t>> Places(Context& context, const Value& self,
                                            const BoundArguments& arguments) {
-  ASSIGN_OR_RETURN(const Text what, arguments.String(0, U""));
+  ASSIGN_OR_RETURN(const TextView what, arguments.String(0, U""));
   RETURN_IF_ERROR(context.budget.Build(2 * self.text()->size() + what.size()));
   return FindAll(*self.text(), what, /*limit=*/-1);
 }

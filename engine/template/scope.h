@@ -2,6 +2,7 @@
 #ifndef ENGINE_TEMPLATE_SCOPE_H_
 #define ENGINE_TEMPLATE_SCOPE_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,15 @@ class Scope {
  public:
   // `outer`, null for the outermost, must outlive the scope.
   explicit Scope(const Scope* outer) : outer_(outer) {}
+
+  // How many names Find may go through.
+  size_t size() const {
+    size_t size = 0;
+    for (const Scope* scope = this; scope != nullptr; scope = scope->outer_) {
+      size += scope->names_.size();
+    }
+    return size;
+  }
 
   // Null if the name is known nowhere.
   const Value* Find(std::string_view name) const {

@@ -32,6 +32,7 @@ Result Attribute(Context& context, Value item, const Value& path,
     ASSIGN_OR_RETURN(item, GetItem(item, path, context.budget));
     return or_otherwise(std::move(item));
   }
+  RETURN_IF_ERROR(context.budget.Build(path.text()->size()));
   for (const TextView part :
        SplitAt(*path.text(), U".", /*limit=*/kMaxValueDepth)) {
     const std::string name = ToUtf8(part);
@@ -189,7 +190,7 @@ Result DictSort(Context& context, const Value& self,
     return absl::InvalidArgumentError("dictsort() needs a dict");
   }
   ASSIGN_OR_RETURN(const bool case_sensitive, arguments.Bool(0, false));
-  ASSIGN_OR_RETURN(const Text by, arguments.String(1, U"key"));
+  ASSIGN_OR_RETURN(const TextView by, arguments.String(1, U"key"));
   ASSIGN_OR_RETURN(const bool reverse, arguments.Bool(2, false));
   if (!Equal(by, U"key") && !Equal(by, U"value")) {
     return absl::InvalidArgumentError("dictsort() sorts by 'key' or 'value'");

@@ -119,6 +119,7 @@ absl::Status Evaluator::Assign(const Target& target, Value value,
     }
     return absl::OkStatus();
   }
+  RETURN_IF_ERROR(context_.budget.Search(scope.size()));
   if (target.attribute.empty()) {
     scope.Set(target.name, std::move(value));
     return absl::OkStatus();
@@ -129,6 +130,7 @@ absl::Status Evaluator::Assign(const Target& target, Value value,
     return absl::InvalidArgumentError(
         absl::StrCat("'", target.name, "' is no namespace"));
   }
+  RETURN_IF_ERROR(context_.budget.Search((*space)->attributes.size()));
   for (auto& [name, old] : (*space)->attributes) {
     if (name != target.attribute) continue;
     old = std::move(value);
@@ -165,6 +167,7 @@ absl::StatusOr<Evaluator::Flow> Evaluator::Execute(const MacroOf& node,
   // It keeps the scopes around it.
   constexpr size_t kElements = 64;
   RETURN_IF_ERROR(context_.budget.BuildElements(kElements));
+  RETURN_IF_ERROR(context_.budget.Search(scope.size()));
   macros_.push_back(std::make_unique<Macro>(Macro{&node, &scope}));
   scope.Set(node.name,
             Value(Value::Any(static_cast<const Macro*>(macros_.back().get()))));

@@ -48,12 +48,11 @@ Result Trim(Context& context, const Value& self,
             const BoundArguments& arguments) {
   ASSIGN_OR_RETURN(const Text text, ToText(self, context.budget));
   const bool spaces = arguments[0] == nullptr || arguments[0]->none();
-  ASSIGN_OR_RETURN(const Text characters, arguments.String(0, U""));
+  ASSIGN_OR_RETURN(const TextView characters, arguments.String(0, U""));
   RETURN_IF_ERROR(context.budget.Scan(text.size() *
                                       std::max<size_t>(1, characters.size())));
-  return Value::String(
-      Strip(text, spaces ? std::nullopt : std::optional<TextView>(characters),
-            Side::kBoth));
+  return Value::String(Strip(
+      text, spaces ? std::nullopt : std::optional(characters), Side::kBoth));
 }
 
 Result Replace(Context& context, const Value& self,

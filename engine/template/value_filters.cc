@@ -56,7 +56,8 @@ std::optional<int64_t> Truncate(double number) {
   return static_cast<int64_t>(number);
 }
 
-Result Int(Context&, const Value& self, const BoundArguments& arguments) {
+Result Int(Context& context, const Value& self,
+           const BoundArguments& arguments) {
   RETURN_IF_ERROR(CheckDefined(self));
   ASSIGN_OR_RETURN(const int64_t base, arguments.Int(1, 10));
   if (base != 10) {
@@ -64,8 +65,10 @@ Result Int(Context&, const Value& self, const BoundArguments& arguments) {
   }
   std::optional<int64_t> number;
   if (const Text* text = self.text()) {
+    RETURN_IF_ERROR(context.budget.Scan(text->size()));
     number = ReadInt(*text);
     if (!number.has_value()) {
+      RETURN_IF_ERROR(context.budget.Scan(text->size()));
       const std::optional<double> real = ReadDouble(*text);
       if (real.has_value()) number = Truncate(*real);
     }
@@ -80,10 +83,12 @@ Result Int(Context&, const Value& self, const BoundArguments& arguments) {
   return arguments[0] == nullptr ? Value::Int(0) : *arguments[0];
 }
 
-Result Float(Context&, const Value& self, const BoundArguments& arguments) {
+Result Float(Context& context, const Value& self,
+             const BoundArguments& arguments) {
   RETURN_IF_ERROR(CheckDefined(self));
   std::optional<double> number;
   if (const Text* text = self.text()) {
+    RETURN_IF_ERROR(context.budget.Scan(text->size()));
     number = ReadDouble(*text);
   } else if (const int64_t* whole = self.get<int64_t>()) {
     number = static_cast<double>(*whole);
@@ -115,7 +120,7 @@ double RoundTo(double number, int64_t precision) {
 
 Result Round(Context&, const Value& self, const BoundArguments& arguments) {
   ASSIGN_OR_RETURN(const int64_t precision, arguments.Int(0, 0));
-  ASSIGN_OR_RETURN(const Text method, arguments.String(1, U"common"));
+  ASSIGN_OR_RETURN(const TextView method, arguments.String(1, U"common"));
   constexpr int64_t kMaxPrecision = 15;
   if (precision < 0 || precision > kMaxPrecision) {
     return absl::UnimplementedError(

@@ -147,6 +147,60 @@ TEST(TemplateLimitsTest, SearchesDoNotTakeQuadraticTime) {
   ExpectExhausted(setup + "{{ a|trim(b) }}", "steps");
 }
 
+// Each would go through gigabytes for its few steps.
+TEST(TemplateLimitsTest, LongTextsCostStepsWhateverIsDoneWithThem) {
+  const std::string setup =
+      "{% set a = '9' * 200000 %}{% set l = range(20000) %}"
+      "{% for i in l %}";
+  const std::string end = "{% endfor %}";
+  for (const char* use :
+       {"{% set x = a|int %}", "{% set x = a|float %}", "{% set x = a == a %}",
+        "{% set x = a in a %}", "{% set x = a < a %}",
+        "{% set x = [a] == [a] %}", "{% set x = ''.startswith(a) %}",
+        "{% set x = ''.removeprefix(a) %}", "{% set x = ''.find(a) %}",
+        "{% set x = [a, a]|sort %}", "{% set x = [a]|join %}",
+        "{% set x = a ~ a %}", "{% set x = i[a] %}",
+        "{% set x = l|map(attribute=a)|list %}",
+        "{% set x = namespace({a: 1}) %}",
+        "{% set x = {a ~ 1: 1, a ~ 0: 1}|tojson(sort_keys=true) %}"}) {
+    SCOPED_TRACE(use);
+    ExpectExhausted(setup + use + end, "more than ",
+                    {.max_steps = 500'000, .max_characters = 8 << 20});
+  }
+  // What is not looked at costs nothing.
+  EXPECT_EQ(StatusOf(setup + "{% set x = 1.5|round(0, a) %}" + end).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(StatusOf(setup + "{% set x = strftime_now(a) %}" + end).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(TemplateLimitsTest, NamesAreLimited) {
+  const std::string longest(1024, 'n');
+  EXPECT_TRUE(StatusOf("{{ " + longest + " }}").ok());
+  const absl::Status status = StatusOf("{{ " + longest + "n }}");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("a name has 1025 bytes (at most 1024)"));
+}
+
+TEST(TemplateLimitsTest, LookingForANameAmongManyCostsSteps) {
+  std::string names;
+  std::string sets;
+  for (int i = 0; i < 20000; ++i) {
+    const std::string name = "n" + std::to_string(i);
+    names += name + ",";
+    sets += "{% set " + name + "=1 %}";
+  }
+  ExpectExhausted(sets +
+                      "{% for i in range(100000) %}{% if x %}{% endif %}"
+                      "{% endfor %}",
+                  "steps");
+  ExpectExhausted("{% macro f(" + names + "z) %}{% endmacro %}" +
+                      "{% for i in range(100000) %}{% set x = f() %}"
+                      "{% endfor %}",
+                  "steps");
+}
+
 TEST(TemplateLimitsTest, NumbersDoNotOverflow) {
   for (const char* source :
        {"{{ 9223372036854775807 + 1 }}", "{{ -9223372036854775807 - 2 }}",
