@@ -1,11 +1,25 @@
 #include "engine/bpe_model.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "engine/base/bytes.h"
 #include "engine/base/utf8.h"
+#include "engine/tokenizer.h"
 
 namespace reprise {
+namespace {
+
+// The longest character has so many.
+constexpr size_t kStartBytes = sizeof(uint32_t);
+
+uint32_t StartOf(std::string_view text) {
+  uint32_t start;
+  std::memcpy(&start, text.data(), sizeof(start));
+  return start;
+}
+
+}  // namespace
 
 void BpeModel::SetCharacter(char32_t character, int32_t id) {
   character_ids_[character] = id;
@@ -16,13 +30,25 @@ void BpeModel::SetUnknown(int32_t id, bool fuse) {
   fuse_unknown_ = fuse;
 }
 
-void BpeModel::Encode(std::string_view piece, BpeMerger& merger,
-                      std::vector<int32_t>* ids) const {
+void BpeModel::SetText(std::string_view text) {
+  if (text.size() <= kStartBytes) return;
+  size_t& longest = longest_[StartOf(text)];
+  longest = std::max(longest, text.size());
+}
+
+absl::Status BpeModel::Encode(std::string_view piece, size_t max_tokens,
+                              BpeMerger& merger,
+                              std::vector<int32_t>* ids) const {
+  const size_t room = max_tokens - std::min(ids->size(), max_tokens);
   if (!whole_.empty()) {
     if (const auto it = whole_.find(ToAbsl(piece)); it != whole_.end()) {
+      if (room == 0) return TooManyTokensError(max_tokens);
       ids->push_back(it->second);
-      return;
+      return absl::OkStatus();
     }
+  }
+  if (piece.size() > room && LeastTokens(piece, room) > room) {
+    return TooManyTokensError(max_tokens);
   }
   merger.Start(piece.size());
   if (unit_ == Unit::kByte) {
@@ -31,6 +57,40 @@ void BpeModel::Encode(std::string_view piece, BpeMerger& merger,
     AddCharacters(piece, merger);
   }
   merger.Finish(ids);
+  return ids->size() > max_tokens ? TooManyTokensError(max_tokens)
+                                  : absl::OkStatus();
+}
+
+bool BpeModel::KeepsAll() const {
+  if (unit_ == Unit::kByte || (unknown_.has_value() && !fuse_unknown_)) {
+    return true;
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    if (byte_ids_[byte] < 0 && OccursInUtf8(byte)) return false;
+  }
+  return true;
+}
+
+// Tokens follow each other without gaps. As far as k of them can reach, the
+// next one begins there or before, so k + 1 reach no further than the longest
+// of all tokens that could begin up to there.
+size_t BpeModel::LeastTokens(std::string_view piece, size_t enough) const {
+  if (!KeepsAll()) return 0;
+  size_t tokens = 0;
+  size_t reached = 0;   // by so many tokens
+  size_t furthest = 0;  // by one more
+  for (size_t i = 0; i < piece.size() && tokens <= enough; ++i) {
+    size_t size = kStartBytes;  // shorter ones, and unknown characters
+    if (piece.size() - i > kStartBytes) {
+      const auto it = longest_.find(StartOf(piece.substr(i)));
+      if (it != longest_.end()) size = it->second;
+    }
+    furthest = std::max(furthest, i + size);
+    if (i < reached) continue;
+    ++tokens;
+    reached = furthest;
+  }
+  return tokens;
 }
 
 void BpeModel::AddBytes(std::string_view bytes, BpeMerger& merger) const {

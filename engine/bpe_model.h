@@ -3,6 +3,7 @@
 #define ENGINE_BPE_MODEL_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "engine/bpe_merger.h"
 
 namespace reprise {
@@ -30,6 +32,9 @@ class BpeModel {
   void SetCharacter(char32_t character, int32_t id);
   // With `fuse`, neighbours that are unknown are one token.
   void SetUnknown(int32_t id, bool fuse);
+  // Must be called for every token that merges lead to, with what of a piece it
+  // stands for.
+  void SetText(std::string_view text);
   // A piece of just these bytes is this token, whatever the merges say.
   void SetWhole(std::string_view piece, int32_t id) {
     whole_.emplace(piece, id);
@@ -41,10 +46,17 @@ class BpeModel {
   int32_t byte_id(uint8_t byte) const { return byte_ids_[byte]; }
 
   // Appends the tokens of `piece`, valid UTF-8. `merger` is one over merges().
-  void Encode(std::string_view piece, BpeMerger& merger,
-              std::vector<int32_t>* ids) const;
+  // TooManyTokensError, with anything in `ids`, if there are more than
+  // `max_tokens` then; a piece that cannot have fewer is not merged for that.
+  absl::Status Encode(std::string_view piece, size_t max_tokens,
+                      BpeMerger& merger, std::vector<int32_t>* ids) const;
 
  private:
+  // Whether every character becomes a token or more of its own.
+  bool KeepsAll() const;
+  // A number that the tokens of `piece` are not less than; more than `enough`
+  // are not counted. Takes a look-up a byte.
+  size_t LeastTokens(std::string_view piece, size_t enough) const;
   void AddBytes(std::string_view bytes, BpeMerger& merger) const;
   void AddCharacters(std::string_view piece, BpeMerger& merger) const;
   int32_t CharacterId(std::string_view character) const;
@@ -56,6 +68,8 @@ class BpeModel {
   std::optional<int32_t> unknown_;
   bool fuse_unknown_ = false;
   absl::flat_hash_map<std::string, int32_t> whole_;
+  // By the first kStartBytes of tokens that are longer: bytes of the longest.
+  absl::flat_hash_map<uint32_t, size_t> longest_;
   BpeMerges merges_;
 };
 

@@ -18,11 +18,6 @@
 namespace reprise {
 namespace {
 
-// Bytes C0, C1 and F5..FF occur in no UTF-8 text; vocabularies may lack them.
-bool OccursInUtf8(int byte) {
-  return byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
-}
-
 absl::Status Bad(const absl::Status& status, std::string_view part) {
   if (status.ok()) return status;
   return TokenizerJsonError(ToAbsl(part), ": ", status.message());
@@ -38,17 +33,25 @@ class BpeTokenizer : public TableTokenizer {
   // Fills the tables; called once, by CreateBpeTokenizer.
   absl::Status Init(const BpeSpec& spec);
 
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text, bool allow_special) const override;
+  absl::StatusOr<std::vector<int32_t>> EncodeUpTo(
+      std::string_view text, bool allow_special,
+      size_t max_tokens) const override;
   std::string_view kind() const override { return "bpe"; }
 
  private:
-  // What one call of Encode works with.
+  // What one call of EncodeUpTo works with.
   struct Run {
     bool allow_special;
+    size_t max_tokens;
     PatternBudget budget;
     BpeMerger merger;
     std::vector<int32_t> ids;
+
+    absl::Status Add(int32_t id) {
+      if (ids.size() == max_tokens) return TooManyTokensError(max_tokens);
+      ids.push_back(id);
+      return absl::OkStatus();
+    }
   };
 
   void InitTokens(const BpeSpec& spec);
@@ -78,7 +81,9 @@ int32_t BpeTokenizer::OrdinaryToken(std::string_view name) const {
 
 void BpeTokenizer::InitTokens(const BpeSpec& spec) {
   for (const auto& [name, id] : spec.vocab) {
-    SetToken(id, name, BytesOfToken(spec.decoding, name), /*special=*/false);
+    std::string bytes = BytesOfToken(spec.decoding, name);
+    model_.SetText(spec.byte_level ? bytes : name);
+    SetToken(id, name, std::move(bytes), /*special=*/false);
   }
   for (const AddedToken& token : spec.added_tokens) {
     // In byte-level vocabularies its bytes are its name as it stands. The
@@ -128,6 +133,7 @@ absl::Status BpeTokenizer::InitByteLevel() {
     AppendUtf8(alphabet[byte], &name);
     const int32_t id = OrdinaryToken(name);
     model_.SetByte(static_cast<uint8_t>(byte), id);
+    // Vocabularies may lack the other bytes.
     if (id < 0 && OccursInUtf8(byte)) {
       return TokenizerJsonError("model.vocab has no token for byte ", byte);
     }
@@ -250,10 +256,11 @@ absl::Status BpeTokenizer::Init(const BpeSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int32_t>> BpeTokenizer::Encode(
-    std::string_view text, bool allow_special) const {
+absl::StatusOr<std::vector<int32_t>> BpeTokenizer::EncodeUpTo(
+    std::string_view text, bool allow_special, size_t max_tokens) const {
   RETURN_IF_ERROR(CheckText(text));
   Run run{allow_special,
+          max_tokens,
           PatternBudget(text.size()),
           BpeMerger(model_.merges()),
           {}};
@@ -263,8 +270,7 @@ absl::StatusOr<std::vector<int32_t>> BpeTokenizer::Encode(
         if (!id.has_value()) {
           return EncodeRaw(piece, piece.data() == text.data(), run);
         }
-        run.ids.push_back(*id);
-        return absl::OkStatus();
+        return run.Add(*id);
       }));
   return std::move(run.ids);
 }
@@ -273,8 +279,7 @@ absl::Status BpeTokenizer::EncodeRaw(std::string_view raw, bool at_start,
                                      Run& run) const {
   ASSIGN_OR_RETURN(const std::string text, normalizer_->Apply(raw, run.budget));
   const auto encode = [&](std::string_view piece) {
-    model_.Encode(piece, run.merger, &run.ids);
-    return absl::OkStatus();
+    return model_.Encode(piece, run.max_tokens, run.merger, &run.ids);
   };
   return normalized_added_.Split(
       text, run.allow_special,
@@ -284,8 +289,7 @@ absl::Status BpeTokenizer::EncodeRaw(std::string_view raw, bool at_start,
                                        at_start && piece.data() == text.data(),
                                        run.budget, encode);
         }
-        run.ids.push_back(*id);
-        return absl::OkStatus();
+        return run.Add(*id);
       });
 }
 

@@ -19,9 +19,11 @@ class ByteTokenizer : public Tokenizer {
  public:
   explicit ByteTokenizer(int64_t vocab_size) : vocab_size_(vocab_size) {}
 
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text, bool /*allow_special*/) const override {
+  absl::StatusOr<std::vector<int32_t>> EncodeUpTo(
+      std::string_view text, bool /*allow_special*/,
+      size_t max_tokens) const override {
     RETURN_IF_ERROR(CheckTextSize(text));
+    if (text.size() > max_tokens) return TooManyTokensError(max_tokens);
     std::vector<int32_t> ids;
     ids.reserve(text.size());
     for (const char byte : text) ids.push_back(static_cast<uint8_t>(byte));

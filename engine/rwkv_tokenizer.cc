@@ -29,8 +29,9 @@ class RwkvTokenizer : public TableTokenizer {
 
   absl::Status Init(std::string_view contents, std::string_view file);
 
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text, bool allow_special) const override;
+  absl::StatusOr<std::vector<int32_t>> EncodeUpTo(
+      std::string_view text, bool allow_special,
+      size_t max_tokens) const override;
   std::string_view kind() const override { return "rwkv"; }
 
  private:
@@ -115,11 +116,12 @@ absl::Status RwkvTokenizer::Init(std::string_view contents,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int32_t>> RwkvTokenizer::Encode(
-    std::string_view text, bool allow_special) const {
+absl::StatusOr<std::vector<int32_t>> RwkvTokenizer::EncodeUpTo(
+    std::string_view text, bool allow_special, size_t max_tokens) const {
   RETURN_IF_ERROR(CheckTextSize(text));
   std::vector<int32_t> ids;
   while (!text.empty()) {
+    if (ids.size() == max_tokens) return TooManyTokensError(max_tokens);
     if (allow_special && text.starts_with(kEndOfText)) {
       ids.push_back(kEndOfTextId);
       text.remove_prefix(kEndOfText.size());

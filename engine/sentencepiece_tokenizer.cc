@@ -33,8 +33,9 @@ class SentencePieceTokenizer : public TableTokenizer {
 
   absl::Status Init(const SentencePieceSpec& spec);
 
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text, bool allow_special) const override;
+  absl::StatusOr<std::vector<int32_t>> EncodeUpTo(
+      std::string_view text, bool allow_special,
+      size_t max_tokens) const override;
   std::string_view kind() const override { return "sentencepiece"; }
   // Only metaspaces are dropped.
   bool KeepsSpaces(int32_t id) const override {
@@ -137,6 +138,7 @@ absl::Status SentencePieceTokenizer::InitMerges(const SentencePieceSpec& spec) {
     if (piece.type != Type::kNormal) continue;
     scores.push_back(piece.score);
     ids.emplace(piece.text, static_cast<int32_t>(i));
+    model_.SetText(piece.text);
   }
   std::sort(scores.begin(), scores.end(), std::greater<>());
   scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
@@ -188,17 +190,15 @@ absl::Status SentencePieceTokenizer::Init(const SentencePieceSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(
-    std::string_view text, bool allow_special) const {
+absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::EncodeUpTo(
+    std::string_view text, bool allow_special, size_t max_tokens) const {
   RETURN_IF_ERROR(CheckText(text));
   BpeMerger merger(model_.merges());
   std::vector<int32_t> ids;
   const auto encode = [&](std::string_view piece, std::optional<int32_t> id) {
-    if (id.has_value()) {
-      ids.push_back(*id);
-    } else {
-      model_.Encode(piece, merger, &ids);
-    }
+    if (!id.has_value()) return model_.Encode(piece, max_tokens, merger, &ids);
+    if (ids.size() == max_tokens) return TooManyTokensError(max_tokens);
+    ids.push_back(*id);
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(control_.Split(

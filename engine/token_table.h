@@ -16,7 +16,7 @@ namespace reprise {
 // Of the description of a tokenizer: its Fnv1a.
 uint64_t TokenizerFingerprint(std::string_view description);
 
-// A tokenizer but for Encode. Its maker fills it, then it is immutable and
+// A tokenizer but for EncodeUpTo. Its maker fills it, then it is immutable and
 // thread-safe.
 class TableTokenizer : public Tokenizer {
  public:

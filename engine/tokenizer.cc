@@ -9,6 +9,11 @@
 
 namespace reprise {
 
+absl::Status TooManyTokensError(size_t max_tokens) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("there are more than ", max_tokens, " tokens"));
+}
+
 absl::Status CheckTextSize(std::string_view text) {
   if (text.size() <= kMaxTextBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

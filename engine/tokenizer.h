@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +20,12 @@ namespace reprise {
 // Longest text that Encode takes, whatever the size that requests may have. It
 // bounds the memory of one call to about 40 bytes for each of the text's.
 inline constexpr size_t kMaxTextBytes = 16 << 20;
+
+// For callers who take as many tokens as there are.
+inline constexpr size_t kAnyTokens = std::numeric_limits<size_t>::max();
+
+// What EncodeUpTo returns beyond its limit.
+absl::Status TooManyTokensError(size_t max_tokens);
 
 // InvalidArgument if `text` is longer than kMaxTextBytes.
 absl::Status CheckTextSize(std::string_view text);
@@ -53,8 +60,16 @@ class Tokenizer {
   // `allow_special`. No token is added before or after. InvalidArgument if
   // `text` is not UTF-8 (byte tokenizers take any bytes), is longer than
   // kMaxTextBytes or the pattern gives up on it. Takes time n log n.
-  virtual absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text, bool allow_special) const = 0;
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
+                                              bool allow_special) const {
+    return EncodeUpTo(text, allow_special, kAnyTokens);
+  }
+  // The same, but ResourceExhausted if there are more than `max_tokens`, which
+  // is found out without encoding much more than that of the text: a limit that
+  // only the result is held against lets every text take the time of the
+  // longest.
+  virtual absl::StatusOr<std::vector<int32_t>> EncodeUpTo(
+      std::string_view text, bool allow_special, size_t max_tokens) const = 0;
 
   // The bytes of one token; they may be part of a character. Empty for ids
   // that have none (past the vocabulary, unused).

@@ -21,17 +21,15 @@ namespace {
 
 absl::StatusOr<std::vector<int32_t>> EncodeText(
     const v1::TokenizeRequest& request, const ServiceContext& context) {
-  absl::StatusOr<std::vector<int32_t>> ids =
-      context.tokenizer.Encode(request.text(), request.allow_special_tokens());
+  absl::StatusOr<std::vector<int32_t>> ids = context.tokenizer.EncodeUpTo(
+      request.text(), request.allow_special_tokens(),
+      static_cast<size_t>(context.options.max_prompt_tokens));
+  if (absl::IsResourceExhausted(ids.status())) {
+    return RefuseTokens("text", context);
+  }
   if (!ids.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("text: ", ids.status().message()));
-  }
-  const auto tokens = static_cast<int64_t>(ids->size());
-  if (tokens > context.options.max_prompt_tokens) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "text: ", tokens, " tokens are more than the server takes, ",
-        context.options.max_prompt_tokens));
   }
   return ids;
 }

@@ -10,6 +10,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/model/json_text.h"
 #include "engine/template/chat_format.h"
+#include "server/inference_service_request.h"
 
 namespace reprise {
 namespace {
@@ -53,25 +54,20 @@ absl::StatusOr<std::vector<ChatMessage>> ReadMessages(
   return messages;
 }
 
-absl::Status OfMessages(const absl::Status& status) {
+absl::Status OfMessages(const absl::Status& status,
+                        const ServiceContext& context) {
   if (status.ok()) return status;
+  if (absl::IsResourceExhausted(status)) {
+    return RefuseTokens("messages", context);
+  }
   return absl::Status(status.code(),
                       absl::StrCat("messages: ", status.message()));
 }
 
-absl::Status CheckTokens(size_t tokens, const ServiceContext& context) {
-  if (static_cast<int64_t>(tokens) <= context.options.max_prompt_tokens) {
-    return absl::OkStatus();
-  }
-  context.metrics.CountRejected(RejectReason::kTooLarge);
-  return RefuseMessages(": ", tokens,
-                        " tokens are more than the server takes, ",
-                        context.options.max_prompt_tokens);
-}
-
 ChatOptions OptionsOf(bool allow_special, const ServiceContext& context) {
   return {.allow_special = allow_special,
-          .now_unix_ms = context.clock.UnixMs()};
+          .now_unix_ms = context.clock.UnixMs(),
+          .max_tokens = static_cast<size_t>(context.options.max_prompt_tokens)};
 }
 
 // What ends an answer, beside what the request asks for.
@@ -88,13 +84,12 @@ void ApplyAnswerEnds(const ChatFormat& chat, TurnRequest& turn) {
 absl::StatusOr<std::vector<int32_t>> MessagesToPrompt(
     const v1::Messages& messages, bool allow_special,
     const ServiceContext& context) {
-  RETURN_IF_ERROR(OfMessages(context.chat.status()));
+  RETURN_IF_ERROR(OfMessages(context.chat.status(), context));
   ASSIGN_OR_RETURN(const std::vector<ChatMessage> read,
                    ReadMessages(messages, context));
   absl::StatusOr<std::vector<int32_t>> prompt =
       context.chat.Begin(read, OptionsOf(allow_special, context));
-  RETURN_IF_ERROR(OfMessages(prompt.status()));
-  RETURN_IF_ERROR(CheckTokens(prompt->size(), context));
+  RETURN_IF_ERROR(OfMessages(prompt.status(), context));
   return prompt;
 }
 
@@ -108,23 +103,26 @@ absl::Status ApplyMessages(const v1::GenerateRequest& request,
                                                    allow_special, context));
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(OfMessages(context.chat.status()));
+  RETURN_IF_ERROR(OfMessages(context.chat.status(), context));
   ASSIGN_OR_RETURN(const std::vector<ChatMessage> read,
                    ReadMessages(request.messages(), context));
   const ChatOptions options = OptionsOf(allow_special, context);
   MessagePrompts prompts{context.chat.Begin(read, options),
-                         context.chat.Continue(read, options)};
+                         absl::UnknownError("not tried yet")};
+  if (absl::IsResourceExhausted(prompts.begin.status())) {
+    return OfMessages(prompts.begin.status(), context);
+  }
+  prompts.next = context.chat.Continue(read, options);
+  if (absl::IsResourceExhausted(prompts.next.status())) {
+    return OfMessages(prompts.next.status(), context);
+  }
   // One of them may be refused: a template may want a conversation to begin
   // with a user's message, say. The session decides whether it is needed.
-  if (prompts.begin.ok()) {
-    RETURN_IF_ERROR(CheckTokens(prompts.begin->size(), context));
-  } else {
-    prompts.begin = OfMessages(prompts.begin.status());
+  if (!prompts.begin.ok()) {
+    prompts.begin = OfMessages(prompts.begin.status(), context);
   }
-  if (prompts.next.ok()) {
-    RETURN_IF_ERROR(CheckTokens(prompts.next->ids.size(), context));
-  } else {
-    prompts.next = OfMessages(prompts.next.status());
+  if (!prompts.next.ok()) {
+    prompts.next = OfMessages(prompts.next.status(), context);
     if (!prompts.begin.ok()) return prompts.begin.status();
   }
   turn.messages = std::move(prompts);

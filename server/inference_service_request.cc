@@ -200,8 +200,12 @@ absl::StatusOr<std::vector<int32_t>> ToPrompt(const Request& request,
   std::vector<int32_t> prompt;
   const std::string_view field = InputName(request);
   if (request.has_text()) {
-    absl::StatusOr<std::vector<int32_t>> encoded = context.tokenizer.Encode(
-        request.text(), request.allow_special_tokens());
+    absl::StatusOr<std::vector<int32_t>> encoded = context.tokenizer.EncodeUpTo(
+        request.text(), request.allow_special_tokens(),
+        static_cast<size_t>(context.options.max_prompt_tokens));
+    if (absl::IsResourceExhausted(encoded.status())) {
+      return RefuseTokens(field, context);
+    }
     if (!encoded.ok()) return Invalid(field, encoded.status().message());
     prompt = *std::move(encoded);
   } else if (request.has_token_ids()) {
@@ -273,6 +277,13 @@ absl::Status ApplyStart(const v1::GenerateRequest& request,
 }
 
 }  // namespace
+
+absl::Status RefuseTokens(std::string_view field,
+                          const ServiceContext& context) {
+  context.metrics.CountRejected(RejectReason::kTooLarge);
+  return Invalid(field, "more tokens than the server takes, ",
+                 context.options.max_prompt_tokens);
+}
 
 absl::StatusOr<SessionPage> ListPage(SessionManager& sessions,
                                      std::string_view tenant,

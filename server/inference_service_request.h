@@ -33,6 +33,11 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
 absl::StatusOr<TurnRequest> ToTurnRequest(const v1::ScoreRequest& request,
                                           const ServiceContext& context);
 
+// InvalidArgument for an input of more tokens than the server takes, which is
+// counted.
+absl::Status RefuseTokens(std::string_view field,
+                          const ServiceContext& context);
+
 // One page of the sessions of `tenant`, which begins behind the token `after`.
 struct SessionPage {
   std::vector<SessionInfo> sessions;

@@ -25,6 +25,11 @@ struct Utf8Unit {
 // What `text`, which is not empty, begins with.
 Utf8Unit NextUtf8(std::string_view text);
 
+// Whether there is well-formed text with that byte in it.
+constexpr bool OccursInUtf8(int byte) {
+  return byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
+}
+
 // Offset of the first byte that is not part of a well-formed character; npos if
 // the whole text is valid.
 size_t FindInvalidUtf8(std::string_view text);

@@ -66,16 +66,16 @@ ChatFormat ChatFormat::Load(const std::string& model_dir,
 }
 
 absl::StatusOr<EncodedPrompt> ChatFormat::Encode(
-    absl::StatusOr<ChatPrompt> prompt) const {
+    absl::StatusOr<ChatPrompt> prompt, const ChatOptions& options) const {
   if (!prompt.ok()) return OfRequest(prompt.status(), source_);
-  return encoder_.Encode(*prompt);
+  return encoder_.Encode(*prompt, options.max_tokens);
 }
 
 absl::StatusOr<std::vector<int32_t>> ChatFormat::Begin(
     std::span<const ChatMessage> messages, const ChatOptions& options) const {
   RETURN_IF_ERROR(problem_);
   ASSIGN_OR_RETURN(EncodedPrompt encoded,
-                   Encode(template_->Render(messages, options)));
+                   Encode(template_->Render(messages, options), options));
   return std::move(encoded.ids);
 }
 
@@ -83,7 +83,7 @@ absl::StatusOr<Continuation> ChatFormat::Continue(
     std::span<const ChatMessage> messages, const ChatOptions& options) const {
   RETURN_IF_ERROR(problem_);
   ASSIGN_OR_RETURN(EncodedPrompt encoded,
-                   Encode(template_->RenderNext(messages, options)));
+                   Encode(template_->RenderNext(messages, options), options));
   Continuation next{.ids = std::move(encoded.ids)};
   if (encoded.opening > 0) {
     next.closing = encoded.opening;

@@ -61,7 +61,7 @@ class ChatFormat {
   // turns out to be unsupported, or a template that cannot continue;
   // InvalidArgument, naming the template's line, if the template refuses the
   // messages (raise_exception), goes wrong, or takes more steps or memory than
-  // it may; the errors of Tokenizer::Encode.
+  // it may; the errors of Tokenizer::EncodeUpTo.
   absl::StatusOr<std::vector<int32_t>> Begin(
       std::span<const ChatMessage> messages, const ChatOptions& options) const;
   absl::StatusOr<Continuation> Continue(std::span<const ChatMessage> messages,
@@ -80,7 +80,8 @@ class ChatFormat {
   ChatFormat(const Tokenizer& tokenizer, std::vector<int32_t> eos_tokens,
              ChatTemplate chat_template);
 
-  absl::StatusOr<EncodedPrompt> Encode(absl::StatusOr<ChatPrompt> prompt) const;
+  absl::StatusOr<EncodedPrompt> Encode(absl::StatusOr<ChatPrompt> prompt,
+                                       const ChatOptions& options) const;
 
   const Tokenizer& tokenizer_;
   absl::Status problem_;  // why messages are refused

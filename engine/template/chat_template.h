@@ -28,6 +28,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/template/template.h"
+#include "engine/tokenizer.h"
 
 namespace reprise {
 
@@ -42,6 +43,8 @@ struct ChatOptions {
   // Contents may name special tokens and mean them: goes into the prompt.
   bool allow_special = false;
   int64_t now_unix_ms = 0;
+  // Of the prompt, for ChatFormat; a template does not count them.
+  size_t max_tokens = kAnyTokens;
 };
 
 // Bytes of a text, from `begin` up to `end`.

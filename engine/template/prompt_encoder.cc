@@ -78,6 +78,57 @@ absl::StatusOr<Pieces> Cut(const ChatPrompt& prompt,
   return pieces;
 }
 
+// The prompt at once. NotFound, with nothing changed, if that gives other
+// special tokens than are meant.
+absl::Status EncodeWhole(const Tokenizer& tokenizer, const ChatPrompt& prompt,
+                         const Pieces& pieces, size_t max_tokens,
+                         EncodedPrompt& encoded) {
+  ASSIGN_OR_RETURN(
+      std::vector<int32_t> ids,
+      tokenizer.EncodeUpTo(prompt.text, /*allow_special=*/true, max_tokens));
+  std::vector<int32_t> meant;
+  for (const Piece& piece : pieces.all) {
+    if (piece.token.has_value()) meant.push_back(*piece.token);
+  }
+  size_t opening = 0;
+  std::vector<int32_t> seen;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!tokenizer.IsSpecial(ids[i])) continue;
+    if (seen.empty() && pieces.opens) opening = i + 1;
+    seen.push_back(ids[i]);
+  }
+  // A tokenizer that normalises its text may see names where there are none,
+  // and none by its own names where the folder's configs have others.
+  if (seen != meant) return absl::NotFoundError("other tokens than are meant");
+  encoded.ids = std::move(ids);
+  encoded.opening = opening;
+  return absl::OkStatus();
+}
+
+absl::Status EncodePieces(const Tokenizer& tokenizer, const Pieces& pieces,
+                          size_t max_tokens, EncodedPrompt& encoded) {
+  std::vector<int32_t>& ids = encoded.ids;
+  for (const Piece& piece : pieces.all) {
+    if (!piece.text.empty()) {
+      const absl::StatusOr<std::vector<int32_t>> part = tokenizer.EncodeUpTo(
+          piece.text, /*allow_special=*/false, max_tokens - ids.size());
+      if (absl::IsResourceExhausted(part.status())) {
+        return TooManyTokensError(max_tokens);  // of all, not of the part
+      }
+      RETURN_IF_ERROR(part.status());
+      ids.insert(ids.end(), part->begin(), part->end());
+    }
+    if (piece.token.has_value()) {
+      if (ids.size() == max_tokens) return TooManyTokensError(max_tokens);
+      ids.push_back(*piece.token);
+    }
+    if (&piece == &pieces.all.front() && pieces.opens) {
+      encoded.opening = ids.size();
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 PromptEncoder::PromptEncoder(const Tokenizer& tokenizer,
@@ -86,41 +137,21 @@ PromptEncoder::PromptEncoder(const Tokenizer& tokenizer,
       names_(NamesOfSpecials(tokenizer, names)),
       special_(names_) {}
 
-absl::StatusOr<EncodedPrompt> PromptEncoder::Encode(
-    const ChatPrompt& prompt) const {
+absl::StatusOr<EncodedPrompt> PromptEncoder::Encode(const ChatPrompt& prompt,
+                                                    size_t max_tokens) const {
   ASSIGN_OR_RETURN(const Pieces pieces, Cut(prompt, special_));
   EncodedPrompt encoded;
   encoded.opening_bytes = OpeningBytes(prompt);
   if (!pieces.named) {
-    ASSIGN_OR_RETURN(encoded.ids,
-                     tokenizer_.Encode(prompt.text, /*allow_special=*/true));
-    // A tokenizer that normalises its text may see names where there are none,
-    // and none by its own names where the folder's configs have others.
-    std::vector<int32_t> meant;
-    for (const Piece& piece : pieces.all) {
-      if (piece.token.has_value()) meant.push_back(*piece.token);
-    }
-    std::vector<int32_t> seen;
-    for (size_t i = 0; i < encoded.ids.size(); ++i) {
-      if (!tokenizer_.IsSpecial(encoded.ids[i])) continue;
-      if (seen.empty() && pieces.opens) encoded.opening = i + 1;
-      seen.push_back(encoded.ids[i]);
-    }
-    if (seen == meant) return encoded;
-    encoded.ids.clear();
-    encoded.opening = 0;
-  }
-  for (const Piece& piece : pieces.all) {
-    if (!piece.text.empty()) {
-      ASSIGN_OR_RETURN(const std::vector<int32_t> part,
-                       tokenizer_.Encode(piece.text, /*allow_special=*/false));
-      encoded.ids.insert(encoded.ids.end(), part.begin(), part.end());
-    }
-    if (piece.token.has_value()) encoded.ids.push_back(*piece.token);
-    if (&piece == &pieces.all.front() && pieces.opens) {
-      encoded.opening = encoded.ids.size();
+    const absl::Status whole =
+        EncodeWhole(tokenizer_, prompt, pieces, max_tokens, encoded);
+    // Where names are not seen, piece by piece there are fewer tokens.
+    if (!absl::IsNotFound(whole) && !absl::IsResourceExhausted(whole)) {
+      RETURN_IF_ERROR(whole);
+      return encoded;
     }
   }
+  RETURN_IF_ERROR(EncodePieces(tokenizer_, pieces, max_tokens, encoded));
   return encoded;
 }
 

@@ -35,8 +35,9 @@ class PromptEncoder {
   // The tokens of the prompt: Encode with special tokens allowed, if none of
   // their names touches what is plain. Else the text between those of the
   // template is encoded piece by piece, as plain text. So no special token is
-  // in the result that the template did not write. The errors of Encode.
-  absl::StatusOr<EncodedPrompt> Encode(const ChatPrompt& prompt) const;
+  // in the result that the template did not write. The errors of EncodeUpTo.
+  absl::StatusOr<EncodedPrompt> Encode(const ChatPrompt& prompt,
+                                       size_t max_tokens = kAnyTokens) const;
 
   // The token of that name, by any of its names.
   std::optional<int32_t> FindToken(std::string_view name) const;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
+#include <iterator>
 #include <map>
 #include <random>
 #include <string>
@@ -114,6 +116,60 @@ TEST(BpeTokenizerTest, MergesAMegabyteOfOneLetterInTime) {
   const auto ids = tokenizer->Encode(std::string(1 << 20, 'a'), false);
   ASSERT_TRUE(ids.ok());
   EXPECT_EQ(ids->size(), size_t{1 << 20} / 64);
+}
+
+// With a limit that is enough there are the same tokens, with any smaller one
+// there are none.
+void ExpectLimited(const Tokenizer& tokenizer, std::string_view text) {
+  const auto ids = tokenizer.Encode(text, true);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  for (size_t limit = 0; limit < ids->size() + 2; ++limit) {
+    const auto limited = tokenizer.EncodeUpTo(text, true, limit);
+    if (limit < ids->size()) {
+      EXPECT_EQ(limited.status(), TooManyTokensError(limit)) << text;
+    } else {
+      EXPECT_EQ(limited.value(), *ids) << text << " up to " << limit;
+    }
+  }
+}
+
+TEST(BpeTokenizerTest, EncodesUpToALimitOfTokens) {
+  const Merges merges = {{"a", "a"},   {"aa", "aa"},     {"aaaa", "aa"},
+                         {"b", "a"},   {"aaaaaa", "ba"}, {"c", "c"},
+                         {"cc", "cc"}, {"cccc", "cccc"}};
+  std::mt19937 random(7);
+  for (const bool ignore_merges : {false, true}) {
+    Json json = BpeJson(merges);
+    json["model"]["ignore_merges"] = ignore_merges;
+    json["added_tokens"].push_back(AddedTokenJson(400, "<x>", true));
+    const auto tokenizer = Load(json);
+    for (int round = 0; round < 200; ++round) {
+      std::string text;
+      for (size_t i = random() % 40; i > 0; --i) {
+        constexpr const char* kParts[] = {"a",    "aaaaaa", "b",
+                                          "cccc", "<x>",    "\u00e9"};
+        text += kParts[random() % std::size(kParts)];
+      }
+      ExpectLimited(*tokenizer, text);
+    }
+  }
+}
+
+// A piece that cannot have so few tokens is not merged: what is left to do is a
+// small part of merging a sixteenth of it.
+TEST(BpeTokenizerTest, TooManyTokensOfOnePieceAreSeenBeforeItIsMerged) {
+  Merges merges;
+  for (std::string part = "a"; part.size() < 16; part += part) {
+    merges.emplace_back(part, part);
+  }
+  const auto tokenizer = Load(BpeJson(merges));
+  const std::string longest(kMaxTextBytes, 'a');
+  const std::clock_t start = std::clock();
+  EXPECT_EQ(tokenizer->EncodeUpTo(longest, false, 262'144).status(),
+            TooManyTokensError(262'144));
+  const std::clock_t refused = std::clock() - start;
+  EXPECT_TRUE(tokenizer->Encode(longest.substr(0, 1 << 20), false).ok());
+  EXPECT_LT(refused, std::clock() - start - refused);
 }
 
 TEST(BpeTokenizerTest, LimitsTheText) {

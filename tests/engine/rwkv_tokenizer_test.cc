@@ -157,6 +157,14 @@ TEST(RwkvTokenizerTest, EncodesALongWordInTime) {
   EXPECT_EQ(ids->size(), size_t{1 << 18});
 }
 
+TEST(RwkvTokenizerTest, EncodesUpToALimitOfTokens) {
+  const auto tokenizer = Load(ByteLines());
+  const auto ids = tokenizer->Encode("a text", false).value();
+  EXPECT_EQ(tokenizer->EncodeUpTo("a text", false, ids.size()).value(), ids);
+  EXPECT_EQ(tokenizer->EncodeUpTo("a text", false, ids.size() - 1).status(),
+            TooManyTokensError(ids.size() - 1));
+}
+
 TEST(RwkvTokenizerTest, LimitsTheText) {
   EXPECT_EQ(Load(ByteLines())
                 ->Encode(std::string(kMaxTextBytes + 1, 'a'), false)

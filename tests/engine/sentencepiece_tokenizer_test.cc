@@ -112,6 +112,25 @@ TEST(SentencePieceTokenizerTest, DecodesWithoutTheDummyPrefix) {
   EXPECT_EQ(Decode(*Load(spec), std::vector<int32_t>{260}, false), " ab");
 }
 
+TEST(SentencePieceTokenizerTest, EncodesUpToALimitOfTokens) {
+  for (const bool byte_fallback : {true, false}) {
+    SentencePieceSpec spec = SmallSentencePieceSpec();
+    spec.byte_fallback = byte_fallback;
+    const auto tokenizer = Load(spec);
+    for (const char* unit : {"a", " ", "ab", "x", "abc ", "x\u4F60b", "<s>"}) {
+      std::string text;
+      for (int i = 0; i < 10; ++i) text += unit;
+      const auto ids = tokenizer->Encode(text, true);
+      ASSERT_TRUE(ids.ok()) << ids.status();
+      for (size_t limit = 0; limit < ids->size(); ++limit) {
+        EXPECT_EQ(tokenizer->EncodeUpTo(text, true, limit).status(),
+                  TooManyTokensError(limit));
+      }
+      EXPECT_EQ(tokenizer->EncodeUpTo(text, true, ids->size()).value(), *ids);
+    }
+  }
+}
+
 TEST(SentencePieceTokenizerTest, EncodesAMegabyteOfAnythingInTime) {
   const auto tokenizer = Load(SmallSentencePieceSpec());
   for (const char* unit : {"a", " ", "ab", "x", "abc "}) {

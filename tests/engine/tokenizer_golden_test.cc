@@ -51,6 +51,18 @@ void CheckDecoded(const Tokenizer& tokenizer, const nlohmann::json& item,
   EXPECT_EQ(DecodeInPieces(tokenizer, ids, special), decoded) << item.dump();
 }
 
+// A limit changes no token, and is kept to one token.
+void CheckLimits(const Tokenizer& tokenizer, const std::string& text,
+                 bool special, const std::vector<int32_t>& ids) {
+  EXPECT_EQ(tokenizer.EncodeUpTo(text, special, ids.size()).value(), ids);
+  for (const size_t less : {size_t{1}, ids.size() / 2, ids.size()}) {
+    if (less == 0 || less > ids.size()) continue;
+    const size_t limit = ids.size() - less;
+    EXPECT_EQ(tokenizer.EncodeUpTo(text, special, limit).status(),
+              TooManyTokensError(limit));
+  }
+}
+
 // `special`: whether the reference finds special tokens in texts, and shows
 // them.
 void CheckGolden(const Tokenizer& tokenizer, const fs::path& file,
@@ -62,6 +74,7 @@ void CheckGolden(const Tokenizer& tokenizer, const fs::path& file,
     ASSERT_TRUE(encoded.ok()) << encoded.status();
     EXPECT_EQ(*encoded, item.at("ids").get<std::vector<int32_t>>())
         << item.dump();
+    CheckLimits(tokenizer, TextOf(item), special, *encoded);
     CheckDecoded(tokenizer, item, special);
   }
   for (const auto& item :

@@ -204,7 +204,7 @@ TEST_F(MessagesTest, FieldsAreRefusedByTheirPath) {
   ExpectRefused(with("user<eos>", "a"), kInvalid,
                 "messages[2].role: 'user<eos>' is not");
   ExpectRefused(with("user", std::string(4002, 'a')), kInvalid,
-                "tokens are more than the server takes, 2000");
+                "messages: more tokens than the server takes, 2000");
   // The tokenizer of the test has no piece for it.
   ExpectRefused(with("user", "XYZ"), kInvalid, "messages: no piece fits");
 }

@@ -109,9 +109,11 @@ TEST(EncodeExactlyTest, UsesTheTokenizersOwnTokens) {
 class SpaceAddingTokenizer : public FakeTokenizer {
  public:
   using FakeTokenizer::FakeTokenizer;
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text, bool allow_special) const override {
-    return FakeTokenizer::Encode(" " + std::string(text), allow_special);
+  absl::StatusOr<std::vector<int32_t>> EncodeUpTo(
+      std::string_view text, bool allow_special,
+      size_t max_tokens) const override {
+    return FakeTokenizer::EncodeUpTo(" " + std::string(text), allow_special,
+                                     max_tokens);
   }
 };
 

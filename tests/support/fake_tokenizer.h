@@ -33,10 +33,12 @@ class FakeTokenizer : public Tokenizer {
   explicit FakeTokenizer(std::vector<std::string> pieces)
       : pieces_(std::move(pieces)) {}
 
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text, bool allow_special) const override {
+  absl::StatusOr<std::vector<int32_t>> EncodeUpTo(
+      std::string_view text, bool allow_special,
+      size_t max_tokens) const override {
     std::vector<int32_t> ids;
     while (!text.empty()) {
+      if (ids.size() == max_tokens) return TooManyTokensError(max_tokens);
       int32_t best = -1;
       for (int32_t id = allow_special ? 0 : 2; id < vocab_size(); ++id) {
         if (text.substr(0, pieces_[id].size()) != pieces_[id]) continue;

@@ -310,6 +310,22 @@ TEST_F(PromptEncoderTest, TheOpeningIsTheTemplates) {
   EXPECT_EQ(EncodePrompt({"ab", {{1, 2}}}).opening_bytes, 1u);
 }
 
+TEST_F(PromptEncoderTest, TheTokensAreLimitedTogether) {
+  // "eos" as a name is plain text, or another name of a special token.
+  const PromptEncoder encoder(tokenizer_, {{"bos", 0}});
+  for (const ChatPrompt& prompt : {ChatPrompt{"<user>ab<eos>", {{6, 8}}},
+                                   ChatPrompt{"<user><eos>ab<eos>", {{6, 13}}},
+                                   ChatPrompt{"bos<user>aabos", {{9, 14}}}}) {
+    const absl::StatusOr<EncodedPrompt> all = encoder.Encode(prompt);
+    ASSERT_TRUE(all.ok()) << all.status();
+    for (size_t limit = 0; limit < all->ids.size(); ++limit) {
+      EXPECT_EQ(encoder.Encode(prompt, limit).status(),
+                TooManyTokensError(limit));
+    }
+    EXPECT_EQ(encoder.Encode(prompt, all->ids.size())->ids, all->ids);
+  }
+}
+
 TEST_F(PromptEncoderTest, ErrorsOfTheTokenizerAreHandedOn) {
   EXPECT_FALSE(encoder_.Encode({"xyz", {}}).ok());
   EXPECT_FALSE(encoder_.Encode({"<eos>xyz", {{0, 2}}}).ok());
