@@ -48,18 +48,16 @@ absl::Status CheckStart(const TurnRequest& request, const SessionRecord& record,
   const int64_t before = record.position + (pending ? 1 : 0);
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t tokens = before + prompt;
-  if (!max_context.has_value() ||
-      tokens + request.max_new_tokens <= *max_context) {
-    return absl::OkStatus();
-  }
+  const int64_t most = max_context.value_or(kMaxPosition);
+  if (tokens + request.max_new_tokens <= most) return absl::OkStatus();
   // Where the input alone is too much, no number of new tokens would do.
-  const bool input = tokens > *max_context;
+  const bool input = tokens > most;
   return absl::InvalidArgumentError(absl::StrCat(
       input ? ToAbsl(request.input) : "stopping.max_new_tokens", ": ",
       input ? prompt : request.max_new_tokens, " tokens after ",
       input ? before : tokens,
       " of the conversation are more than a session of this model can hold, ",
-      *max_context, " (--max-context of the server)"));
+      most, max_context.has_value() ? " (--max-context of the server)" : ""));
 }
 
 // The mean time between a completion's tokens, of which there are two or more.

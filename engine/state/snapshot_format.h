@@ -31,8 +31,6 @@ inline constexpr size_t kContentHeaderBytes = 48;
 inline constexpr size_t kOccurrenceBytes = 16;
 inline constexpr int64_t kMaxWindow = 65536;
 inline constexpr size_t kMaxPendingText = 3;
-inline constexpr int64_t kMaxPosition = int64_t{1}
-                                        << 62;  // counting on is safe
 
 inline size_t FieldHeaderBytes(const StateField& field) {
   return sizeof(uint32_t) + field.name.size() + sizeof(uint32_t) +

@@ -149,6 +149,25 @@ TEST(SchedulerTest, ATurnThatTheContextCannotHoldIsRefusedByFieldAndLimit) {
             "of the server)");
 }
 
+// Only somebody who has the key of seals can make such a session.
+TEST(SchedulerTest, ATurnBeyondTheLastPositionIsRefusedBeforeItBegins) {
+  SchedulerRig rig;
+  AcquireOptions options;
+  options.create = true;
+  auto lease = rig.sessions->Acquire({"", "far"}, options);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  lease->MarkChanged();
+  lease->record().position = kMaxPosition - 2;
+  lease->record().pending_token = 5;
+  ASSERT_TRUE(rig.sessions->Commit(*std::move(lease), {}).ok());
+  const absl::Status status = *rig.Run(MakeTurn("far", {6}, 1)).status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "stopping.max_new_tokens: 1 tokens after 281474976710656 of the "
+            "conversation are more than a session of this model can hold, "
+            "281474976710656");
+}
+
 TEST(SchedulerTest, ASuspendedSessionGoesOnAsIfNothingHadBeen) {
   std::mt19937 random(4);
   for (int round = 0; round < 30; ++round) {

@@ -221,6 +221,10 @@ TEST_F(SnapshotTest, RefusesFieldsThatBreakARule) {
                 "position is -1");
   ExpectRefused(Patched(kPositionAt, std::numeric_limits<int64_t>::max()),
                 kDataLoss, kShape, "position is 9223372036854775807");
+  for (const int64_t position : {kMaxPosition + 1, int64_t{1} << 62}) {
+    ExpectRefused(Patched(kPositionAt, position), kDataLoss, kShape,
+                  "must be 0..281474976710656");
+  }
   ExpectRefused(Patched(kPositionAt, int64_t{19}), kDataLoss, kShape,
                 "occurrences[1] is at position 20 of 20 tokens");
   ExpectRefused(Patched(kEncodingAt, uint32_t{1}), kDataLoss, kShape,
