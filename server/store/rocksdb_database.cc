@@ -185,29 +185,6 @@ absl::Status MakeDirectories(const std::filesystem::path& path) {
   return absl::OkStatus();
 }
 
-absl::Status OpenError(const std::string& path, Durability durability,
-                       const rocksdb::Status& status) {
-  const std::string reason = status.ToString();
-  // RocksDB has no code of its own for this; both of its messages say "lock".
-  if (status.IsIOError() &&
-      (absl::StrContains(reason, "While lock file") ||
-       absl::StrContains(reason, "lock hold by current process"))) {
-    return absl::UnavailableError(
-        absl::StrCat("store: ", path, " is in use by another process (", reason,
-                     "); end that one, or name another folder"));
-  }
-  if (status.IsCorruption()) {
-    return absl::UnavailableError(absl::StrCat(
-        "store: cannot open ", path, ", it is damaged: ", reason,
-        "; put a copy back, or move it away to begin with an empty one",
-        durability == Durability::kFsync
-            ? "; if the damage is in its log, --durability=async opens it "
-              "without what comes after the damage"
-            : ""));
-  }
-  return CannotOpen(absl::StrCat("cannot open ", path), reason);
-}
-
 absl::Status NoThreadError(const std::string& path,
                            const std::system_error& error) {
   return absl::UnavailableError(absl::StrCat(
@@ -225,6 +202,30 @@ absl::Status FromRocksDb(const rocksdb::Status& status) {
   }
   if (status.IsNoSpace()) return NoSpaceError(reason);
   return absl::UnavailableError(absl::StrCat("store: ", reason));
+}
+
+absl::Status RocksDbDatabase::OpenError(const std::string& path,
+                                        const RocksDbOptions& options,
+                                        const rocksdb::Status& status) {
+  const std::string reason = status.ToString();
+  // RocksDB has no code of its own for this; both of its messages say "lock".
+  if (status.IsIOError() &&
+      (absl::StrContains(reason, "While lock file") ||
+       absl::StrContains(reason, "lock hold by current process"))) {
+    return absl::UnavailableError(
+        absl::StrCat("store: ", path, " is in use by another process (", reason,
+                     "); end that one, or name another folder"));
+  }
+  if (status.IsCorruption()) {
+    return absl::UnavailableError(absl::StrCat(
+        "store: cannot open ", path, ", it is damaged: ", reason,
+        "; put a copy back, or move it away to begin with an empty one",
+        options.durability == Durability::kFsync
+            ? "; if the damage is in its log, --durability=async opens it "
+              "without what comes after the damage"
+            : ""));
+  }
+  return CannotOpen(absl::StrCat("cannot open ", path), reason);
 }
 
 absl::Status RocksDbDatabase::TryThread(const std::string& path) {
@@ -260,7 +261,7 @@ absl::StatusOr<std::unique_ptr<RocksDbDatabase>> RocksDbDatabase::OpenIn(
   auto events = std::make_shared<RocksDbEvents>();
   const rocksdb::Status status = rocksdb::DB::Open(
       DatabaseOptions(options, events), path, families, &handles, &db);
-  if (!status.ok()) return OpenError(path, options.durability, status);
+  if (!status.ok()) return OpenError(path, options, status);
   std::unique_ptr<RocksDbDatabase> database(new RocksDbDatabase(
       options.durability, std::move(events), db, std::move(handles)));
   if (options.durability != Durability::kFsync) {

@@ -36,6 +36,11 @@ class RocksDbDatabase {
   // no thread for it.
   static absl::StatusOr<std::unique_ptr<RocksDbDatabase>> Open(
       const std::string& path, const RocksDbOptions& options);
+  // What a database at `path` that cannot be opened is reported as, or whose
+  // entries cannot be read then: Unavailable with the reason and what to do.
+  static absl::Status OpenError(const std::string& path,
+                                const RocksDbOptions& options,
+                                const rocksdb::Status& status);
   // Brings to the disk what is not there yet, and logs if that fails.
   ~RocksDbDatabase();
 

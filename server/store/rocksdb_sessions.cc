@@ -45,13 +45,16 @@ absl::StatusOr<std::unique_ptr<RocksDbSessions>> RocksDbSessions::Open(
                    RocksDbDatabase::Open(path, options));
   std::unique_ptr<RocksDbSessions> sessions(
       new RocksDbSessions(std::move(database)));
-  RETURN_IF_ERROR(sessions->CountSessions());
+  const rocksdb::Status counted = sessions->CountSessions();
+  if (!counted.ok()) {
+    return RocksDbDatabase::OpenError(path, options, counted);
+  }
   return sessions;
 }
 
 // One pass over the entries, 100 bytes and more each. RocksDB's own estimate of
 // the number of keys counts overwritten ones too.
-absl::Status RocksDbSessions::CountSessions() {
+rocksdb::Status RocksDbSessions::CountSessions() {
   const std::unique_ptr<rocksdb::Iterator> it(
       db().NewIterator(rocksdb::ReadOptions(), database_->entries()));
   for (it->SeekToFirst(); it->Valid(); it->Next()) {
@@ -64,7 +67,7 @@ absl::Status RocksDbSessions::CountSessions() {
     const StoredSession counted = session.ok() ? *session : StoredSession();
     usage_.Change(key.ok() ? key->tenant : "", /*old=*/nullptr, &counted);
   }
-  return FromRocksDb(it->status());
+  return it->status();
 }
 
 void RocksDbSessions::LogDamage(const char* what, const rocksdb::Slice& key,

@@ -83,7 +83,7 @@ class RocksDbSessions {
     bool version1 = false;
   };
 
-  absl::Status CountSessions();
+  rocksdb::Status CountSessions();
   absl::StatusOr<std::optional<Entry>> ReadEntry(
       const rocksdb::ReadOptions& options, const std::string& entry_key);
   // NotFound if there is no such session.

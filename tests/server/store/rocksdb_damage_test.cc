@@ -14,6 +14,10 @@
 namespace reprise {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
 namespace fs = std::filesystem;
 
 std::unique_ptr<SnapshotStore> OpenUndamaged(const std::string& path) {
@@ -39,6 +43,33 @@ absl::StatusCode Read(SnapshotStore& store, const std::string& id) {
   const absl::Status status = store.Get({"t", id}, &session, &snapshot);
   EXPECT_TRUE(!status.ok() || snapshot == std::string(100'000, id.front()));
   return status.code();
+}
+
+// The first block of every table that there is: of entries, of times to live
+// and of where snapshots lie.
+void ZeroTables(const fs::path& folder) {
+  for (const auto& file : fs::directory_iterator(folder)) {
+    if (file.path().extension() != ".sst") continue;
+    std::fstream stream(file.path(),
+                        std::ios::binary | std::ios::in | std::ios::out);
+    stream << std::string(64, '\0');
+  }
+}
+
+// A block holds the entries of many sessions: which ones, nobody can tell.
+TEST(RocksDbDamageTest, ABlockOfEntriesEndsTheStartWithWhatToDo) {
+  const TempDir dir;
+  for (const char* id : {"a", "b", "c"}) {
+    ASSERT_TRUE(PutRevision(*OpenUndamaged(dir.Path("db")), id, 1).ok());
+  }
+  OpenUndamaged(dir.Path("db"));  // moves all from the log to tables
+  ZeroTables(dir.Path("db"));
+  const absl::Status status = OpenRocksDbStore(dir.Path("db")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(StartsWith("store: cannot open " + dir.Path("db") +
+                               ", it is damaged: Corruption: "),
+                    HasSubstr("; put a copy back, or")));
 }
 
 struct DamageCase {
