@@ -19,21 +19,6 @@
 namespace reprise {
 namespace {
 
-absl::StatusOr<std::vector<int32_t>> EncodeText(
-    const v1::TokenizeRequest& request, const ServiceContext& context) {
-  absl::StatusOr<std::vector<int32_t>> ids = context.tokenizer.EncodeUpTo(
-      request.text(), request.allow_special_tokens(),
-      static_cast<size_t>(context.options.max_prompt_tokens));
-  if (absl::IsResourceExhausted(ids.status())) {
-    return RefuseTokens("text", context);
-  }
-  if (!ids.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("text: ", ids.status().message()));
-  }
-  return ids;
-}
-
 absl::Status Tokenize(const v1::TokenizeRequest& request,
                       const ServiceContext& context,
                       v1::TokenizeResponse& response) {
@@ -46,7 +31,8 @@ absl::Status Tokenize(const v1::TokenizeRequest& request,
       request.has_messages()
           ? MessagesToPrompt(request.messages(), request.allow_special_tokens(),
                              context)
-          : EncodeText(request, context));
+          : EncodeText(request.text(), request.allow_special_tokens(),
+                       context));
   for (const int32_t id : ids) {
     response.add_ids(id);
     response.add_pieces(std::string(context.tokenizer.TokenBytes(id)));

@@ -200,14 +200,9 @@ absl::StatusOr<std::vector<int32_t>> ToPrompt(const Request& request,
   std::vector<int32_t> prompt;
   const std::string_view field = InputName(request);
   if (request.has_text()) {
-    absl::StatusOr<std::vector<int32_t>> encoded = context.tokenizer.EncodeUpTo(
-        request.text(), request.allow_special_tokens(),
-        static_cast<size_t>(context.options.max_prompt_tokens));
-    if (absl::IsResourceExhausted(encoded.status())) {
-      return RefuseTokens(field, context);
-    }
-    if (!encoded.ok()) return Invalid(field, encoded.status().message());
-    prompt = *std::move(encoded);
+    ASSIGN_OR_RETURN(
+        prompt,
+        EncodeText(request.text(), request.allow_special_tokens(), context));
   } else if (request.has_token_ids()) {
     const auto& ids = request.token_ids().ids();
     prompt.assign(ids.begin(), ids.end());
@@ -277,6 +272,19 @@ absl::Status ApplyStart(const v1::GenerateRequest& request,
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<int32_t>> EncodeText(std::string_view text,
+                                                bool allow_special,
+                                                const ServiceContext& context) {
+  absl::StatusOr<std::vector<int32_t>> ids = context.tokenizer.EncodeUpTo(
+      text, allow_special,
+      static_cast<size_t>(context.options.max_prompt_tokens));
+  if (absl::IsResourceExhausted(ids.status())) {
+    return RefuseTokens("text", context);
+  }
+  if (!ids.ok()) return Invalid("text", ids.status().message());
+  return ids;
+}
 
 absl::Status RefuseTokens(std::string_view field,
                           const ServiceContext& context) {

@@ -33,6 +33,12 @@ absl::StatusOr<TurnRequest> ToTurnRequest(const v1::AppendRequest& request,
 absl::StatusOr<TurnRequest> ToTurnRequest(const v1::ScoreRequest& request,
                                           const ServiceContext& context);
 
+// The ids of the field `text`. InvalidArgument naming it, as RefuseTokens and
+// for what the tokenizer refuses.
+absl::StatusOr<std::vector<int32_t>> EncodeText(std::string_view text,
+                                                bool allow_special,
+                                                const ServiceContext& context);
+
 // InvalidArgument for an input of more tokens than the server takes, which is
 // counted.
 absl::Status RefuseTokens(std::string_view field,
