@@ -72,8 +72,6 @@ absl::Status RunModel(const CommandLine& line, const CommandContext& context) {
                               : "any length"},
       {"fingerprint", model.fingerprint()},
       {"instruction set", model.cpu_isa()},
-      {"exact", model.exact() ? "yes: bit-identical whatever else runs"
-                              : "no: results may depend on the batch"},
       {"longest prompt", FormatTokens(limits.max_prompt_tokens())},
       {"longest answer", FormatTokens(limits.max_new_tokens())},
       {"requests at once",

@@ -218,7 +218,6 @@ ModelInfo MakeInfo(const std::string& dir, const ModelDescription& model,
   info.max_context = layout.max_context();
   info.weight_type = weight_type;
   info.cpu_isa = CpuIsaName();
-  info.exact = weights.exact();
   info.eos_tokens = model.eos_tokens;
   info.bos_token = model.bos_token;
   info.fingerprints.model = weights.ModelFingerprint(model.config_text);
@@ -350,7 +349,7 @@ absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
         absl::StrCat("max_context is ", *options.max_context,
                      ", it must be 1..", kMostContext));
   }
-  ASSIGN_OR_RETURN(const WeightType type, ResolveWeightType(options.weights));
+  const WeightType type = ResolveWeightType(options.weights);
   ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                    Checkpoint::Open(options.model_dir));
   ASSIGN_OR_RETURN(const ModelDescription model,

@@ -56,7 +56,6 @@ struct ModelInfo {
   std::optional<int64_t> max_context;
   WeightType weight_type = WeightType::kF32;
   std::string cpu_isa;
-  bool exact = false;  // results do not depend on batch mates, bit for bit
   PackedCacheUse packed_cache = PackedCacheUse::kOff;
   std::vector<int32_t> eos_tokens;  // may be empty
   std::optional<int32_t> bos_token;

@@ -248,7 +248,6 @@ void Fill(const ServiceContext& context, v1::Model& out) {
   out.set_tokenizer(std::string(context.tokenizer.kind()));
   for (const int32_t id : info.eos_tokens) out.add_eos_token_ids(id);
   out.set_cpu_isa(info.cpu_isa);
-  out.set_exact(info.exact);
   out.set_server_version(REPRISE_VERSION);
   if (const absl::Status& chat = context.chat.status(); chat.ok()) {
     out.set_chat_template(context.chat.source());

@@ -122,19 +122,12 @@ void LogModel(const ModelInfo& model, const Tokenizer& tokenizer,
            {"state_bytes_per_token", model.state_bytes_per_token},
            {"max_context", model.max_context.value_or(0)},
            {"cpu_isa", model.cpu_isa},
-           {"exact", model.exact},
            {"packed_cache", PackedCacheUseName(model.packed_cache)},
            {"seconds", seconds}});
   if (chat.has_template() && !chat.status().ok()) {
     LogWarning("requests with messages will be refused",
                {{"reason", FromAbsl(chat.status().message())}});
   }
-  if (model.exact) return;
-  LogWarning(
-      "on this CPU the last bits of a result depend on what else is computed "
-      "in the same step: equal seeds may give unequal texts",
-      {{"cpu_isa", model.cpu_isa},
-       {"weights", WeightTypeName(model.weight_type)}});
 }
 
 void LogProgress(const LoadProgress& progress) {

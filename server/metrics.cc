@@ -416,8 +416,7 @@ void Metrics::SetModel(const ModelInfo& info, double load_seconds) {
             {"family", info.family},
             {"weights", std::string(WeightTypeName(info.weight_type))},
             {"fingerprint", fingerprint},
-            {"cpu_isa", info.cpu_isa},
-            {"exact", info.exact ? "true" : "false"}})
+            {"cpu_isa", info.cpu_isa}})
       .Set(1);
   impl_->model_load_seconds.Set(load_seconds);
 }

@@ -67,9 +67,9 @@ void AddModelFlags(Flags& flags, ServerOptions& o) {
     types.emplace_back(WeightTypeName(type), type);
   }
   flags.Choice("--weights", o.weights, types,
-               "Type to compute in; auto takes the faster one of\n"
-               "f32 and bf16 that is exact on this CPU, int8 has a\n"
-               "quarter of f32's size and rounds the weights");
+               "Type of the weights in memory; auto is bf16, half the\n"
+               "size of f32; int8 has a quarter of it and rounds\n"
+               "the weights");
   flags.Count("--threads", o.threads, {0, 1024},
               "Threads of the engine; 0 = one for each core [0]");
   flags.Text("--packed-cache", "WHERE", o.packed_cache,

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "engine/base/log.h"
-#include "engine/base/parallel.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -230,39 +229,5 @@ void MultiplyFewRows(const PackedColumns&, const FewRows&, int64_t, int64_t) {
 }
 
 #endif
-
-void MultiplyAll(std::span<const FewRowsProduct> products,
-                 absl::FunctionRef<void(size_t, int64_t, int64_t)> finish) {
-  const auto vectors = [](const PackedColumns& w) {
-    return (w.out + kVectorColumns - 1) / kVectorColumns;
-  };
-  // Of one vector of columns: a share is counted in bytes.
-  const auto bytes = [](const PackedColumns& w) {
-    return w.in * kVectorColumns * 4 / NumbersPerStep(w.type);
-  };
-  int64_t all = 0;
-  for (const auto& [w, rows] : products) all += vectors(w) * bytes(w);
-  // Smaller and smaller shares, taken when a thread has time, cost a tenth
-  // more: each begins a stream of reads anew.
-  const int64_t parts = NumThreads();
-  ForEach(parts, all / parts / 4, [&](int64_t part) {
-    int64_t before = 0;  // bytes of the products before
-    for (size_t i = 0; i < products.size(); ++i) {
-      const PackedColumns& w = products[i].w;
-      // The column that a share ends with is the one that the next begins with.
-      const auto column = [&](int64_t share) {
-        const int64_t left = std::max<int64_t>(0, all * share / parts - before);
-        const int64_t end = (left + bytes(w) - 1) / bytes(w) * kVectorColumns;
-        return std::min(end, w.out);
-      };
-      const int64_t first = column(part);
-      const int64_t last = column(part + 1);
-      before += vectors(w) * bytes(w);
-      if (first == last) continue;
-      MultiplyFewRows(w, products[i].rows, first, last);
-      finish(i, first, last);
-    }
-  });
-}
 
 }  // namespace reprise

@@ -15,9 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
-#include "absl/functional/function_ref.h"
 #include "engine/kernels/linear.h"
 
 namespace reprise {
@@ -56,21 +54,6 @@ struct FewRows {
   int64_t count = 0;        // 1 to MostFewRows
   void* sums = nullptr;     // [count, out] of f32, of 8-bit products int32
 };
-
-// One of several that are computed at once.
-struct FewRowsProduct {
-  PackedColumns w;
-  FewRows rows;
-};
-
-// All sums of all products, of whose weights each thread reads the same share
-// from one end to the other, so that all wait for each other once. Then
-// `finish(product, first, last)` is called on the thread that has computed
-// those columns, while others compute and finish theirs.
-void MultiplyAll(
-    std::span<const FewRowsProduct> products,
-    absl::FunctionRef<void(size_t product, int64_t first, int64_t last)>
-        finish);
 
 // Columns `first` to `last` of the sums. `first` is a multiple of
 // kVectorColumns, and `last` too, or it is `out`.

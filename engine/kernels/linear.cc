@@ -15,11 +15,13 @@
 #include "engine/base/log.h"
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
+#include "engine/kernels/any_rows.h"
 #include "engine/kernels/few_rows.h"
 #include "engine/kernels/linear_scratch.h"
 #include "engine/kernels/matmul.h"
 #include "engine/kernels/pack_weights.h"
 #include "engine/kernels/quantize.h"
+#include "engine/kernels/share_columns.h"
 #include "engine/kernels/simd_ops.h"
 #include "engine/kernels/state_kernels.h"
 
@@ -66,7 +68,7 @@ void LinearScratch::Impl::Run(const Kernel& kernel, const memory& weights,
 }
 
 void LinearScratch::Impl::Reserve(const Room& room) {
-  Grow(source, room.bf16);
+  Grow(bf16, room.bf16);
   Grow(quantized, room.int8);
   Grow(row_scales, room.rows);
 }
@@ -86,26 +88,23 @@ struct Linear::Impl {
     return static_cast<int64_t>((bias ? bias.get_desc().get_size() : 0) +
                                 numbers * sizeof(float));
   }
-  const float* Int8Bias() const {
-    return int8_bias.empty() ? nullptr : int8_bias.data();
-  }
-
   void TakeWeights(LargeBuffer bytes);
   void TakeBias(std::span<const float> numbers);
-  void ApplySplit(MatrixView<const float> x, MatrixView<float> y,
-                  LinearScratch::Impl& work) const;
   void CheckShapes(const MatrixView<const float>& x,
                    const MatrixView<float>& y) const;
   const void* Source(MatrixView<const float> x,
                      const LinearScratch::Impl::Room& used,
                      LinearScratch::Impl& work) const;
+  void AddRoom(int64_t rows, LinearScratch::Impl::Room& room) const;
+  void Multiply(const void* source, MatrixView<float> y, int64_t first,
+                int64_t last) const;
   void Finish(float row_scale, int64_t first, std::span<float> y) const;
 
   WeightType type;
   int64_t in;
   int64_t out;
   int64_t max_rows;
-  int64_t few_rows = 0;  // up to so many, MultiplyAll
+  int64_t own_rows = 0;  // up to so many, Multiply
   // shared: all Linears of one shape.
   std::shared_ptr<const ShapeKernels> kernels;
   LargeBuffer weight_memory;
@@ -134,16 +133,14 @@ absl::StatusOr<std::unique_ptr<Linear::Impl>> Linear::MakeImpl(
   impl->in = shape.in;
   impl->out = shape.out;
   impl->max_rows = options.max_rows;
-  const int64_t most_rows = int8 && EightBitSumsSaturate()
-                                ? std::min(options.max_rows, 2 * kSplitRows)
-                                : options.max_rows;
   const ShapeKey key{.type = options.type,
                      .in = shape.in,
                      .out = shape.out,
-                     .num_buckets = NumBuckets(most_rows),
+                     .num_buckets = NumBuckets(options.max_rows),
                      .has_bias = !int8 && has_bias,
                      .threads = omp_get_max_threads()};
-  ASSIGN_OR_RETURN(impl->kernels, GetKernels(key));
+  impl->kernels = GetKernels(key);
+  if (impl->kernels->own()) impl->own_rows = options.max_rows;
   return impl;
 }
 
@@ -174,7 +171,7 @@ absl::StatusOr<Linear> Linear::Pack(const LinearShape& shape, ReadRows rows,
                      MakeImpl(shape, !bias.empty(), options));
     ASSIGN_OR_RETURN(
         PackedWeights packed,
-        PackWeights(shape, options.type, impl->kernels->weights, rows, buffer));
+        PackWeights(shape, *impl->kernels, options.type, rows, buffer));
     impl->TakeWeights(std::move(packed.bytes));
     impl->int8_scales = std::move(packed.scales);
     impl->int8_offsets = std::move(packed.offsets);
@@ -240,7 +237,7 @@ absl::StatusOr<Linear> Linear::Restore(const LinearShape& shape, bool has_bias,
     }
     const bool int8 = options.type == WeightType::kInt8;
     const size_t scales = int8 ? out : 0;
-    const size_t offsets = int8 && !EightBitSumsSaturate() ? out : 0;
+    const size_t offsets = int8 && !impl->kernels->own() ? out : 0;
     const size_t bias = has_bias ? out : 0;
     const size_t others = (scales + offsets + bias) * sizeof(float);
     if (stored.weight_bytes != layout.get_size() ||
@@ -285,19 +282,17 @@ void Linear::Apply(MatrixView<const float> x, MatrixView<float> y,
                    LinearScratch& scratch) const {
   impl_->CheckShapes(x, y);
   LinearScratch::Impl& work = *scratch.impl_;
-  if (x.rows <= impl_->few_rows) {
+  if (x.rows <= impl_->own_rows) {
     const Call call = {this, x, y};
-    return ApplyAll({&call, 1}, scratch);
+    return ApplyOwn({&call, 1}, scratch);
   }
-  const bool int8 = impl_->type == WeightType::kInt8;
-  if (int8 && EightBitSumsSaturate()) return impl_->ApplySplit(x, y, work);
   const Kernel& kernel = impl_->kernels->ForRows(x.rows);
   LinearScratch::Impl::Room room;
-  room.Add(impl_->type, kernel.rows, impl_->in);
+  impl_->AddRoom(kernel.rows, room);
   work.Reserve(room);
   const void* const source = impl_->Source(x, {}, work);
   work.Run(kernel, impl_->weights, impl_->bias, source, y.data);
-  if (!int8) return;
+  if (impl_->type != WeightType::kInt8) return;
   ForEach(x.rows, 3 * impl_->out, [&](int64_t row) {
     const float scale = work.row_scales[static_cast<size_t>(row)];
     impl_->Finish(scale, 0, y.RowSpan(row));
@@ -311,22 +306,48 @@ void Linear::Impl::CheckShapes(const MatrixView<const float>& x,
   CHECK(y.cols == out && y.stride == y.cols);
 }
 
+void Linear::Impl::AddRoom(int64_t rows,
+                           LinearScratch::Impl::Room& room) const {
+  if (type == WeightType::kBf16) room.bf16 += rows * in;
+  if (type != WeightType::kInt8) return;
+  room.int8 += rows * in;
+  room.rows += rows;
+}
+
 // x as a matmul reads it, in room that is not used yet.
 const void* Linear::Impl::Source(MatrixView<const float> x,
                                  const LinearScratch::Impl::Room& used,
                                  LinearScratch::Impl& work) const {
   if (type == WeightType::kF32) return x.data;
   if (type == WeightType::kBf16) {
-    uint16_t* const source = work.source.data() + used.bf16;
-    F32ToBf16(x.data, x.rows * in, source);
-    return source;
+    uint16_t* const rounded = work.bf16.data() + used.bf16;
+    F32ToBf16(x.data, x.rows * in, rounded);
+    return rounded;
   }
-  uint8_t* const quantized = work.quantized.data() + used.int8;
+  uint8_t* const q = work.quantized.data() + used.int8;
   float* const scales = work.row_scales.data() + used.rows;
   ForEach(x.rows, in, [&](int64_t row) {
-    scales[row] = QuantizeShifted(x.Row(row), in, quantized + row * in);
+    uint8_t* const to = q + row * in;
+    scales[row] = kernels->own() ? QuantizeSigned(x.Row(row), in,
+                                                  reinterpret_cast<int8_t*>(to))
+                                 : QuantizeShifted(x.Row(row), in, to);
   });
-  return quantized;
+  return q;
+}
+
+// Columns `first` to `last` of the sums, by our own kernels.
+void Linear::Impl::Multiply(const void* source, MatrixView<float> y,
+                            int64_t first, int64_t last) const {
+  const std::byte* const w = weight_memory.data();
+  if (kernels->own()) {
+    MultiplyAnyRows({.type = type, .in = in, .out = out, .weights = w},
+                    {.x = source, .count = y.rows, .sums = y.data}, first,
+                    last);
+  } else {
+    MultiplyFewRows({.type = type, .in = in, .out = out, .weights = w},
+                    {.x = source, .count = y.rows, .sums = y.data}, first,
+                    last);
+  }
 }
 
 // Turns sums, of a row's columns from `first` on, into results. Those of
@@ -334,12 +355,15 @@ const void* Linear::Impl::Source(MatrixView<const float> x,
 void Linear::Impl::Finish(float row_scale, int64_t first,
                           std::span<float> y) const {
   if (type == WeightType::kInt8) {
-    const Dequantizer scales = {
-        .column_scales = int8_scales.data() + first,
-        .bias = int8_bias.empty() ? nullptr : int8_bias.data() + first,
-        .row_scale = row_scale};
+    const auto from = [first](const auto& numbers) {
+      return numbers.empty() ? nullptr : numbers.data() + first;
+    };
+    const Dequantizer scales = {.column_scales = from(int8_scales),
+                                .bias = from(int8_bias),
+                                .offsets = from(int8_offsets),
+                                .row_scale = row_scale};
     Dequantize(scales, reinterpret_cast<const int32_t*>(y.data()),
-               int8_offsets.data() + first, std::ssize(y), y.data());
+               std::ssize(y), y.data());
   } else if (bias) {
     AddInto(static_cast<const float*>(bias.get_data_handle()) + first,
             std::ssize(y), y.data());
@@ -347,41 +371,44 @@ void Linear::Impl::Finish(float row_scale, int64_t first,
 }
 
 void Linear::ApplyAll(std::span<const Call> calls, LinearScratch& scratch) {
-  std::array<FewRowsProduct, kMostCalls> products;
-  CHECK(calls.size() <= products.size());
-  if (!std::all_of(calls.begin(), calls.end(), [](const Call& call) {
-        return call.x.rows <= call.linear->few_rows();
-      })) {
-    for (const Call& call : calls) call.linear->Apply(call.x, call.y, scratch);
-    return;
-  }
+  const bool few = std::all_of(calls.begin(), calls.end(), [](const Call& c) {
+    return c.x.rows <= std::min(c.linear->impl_->own_rows, kMostFewRows);
+  });
+  if (few) return ApplyOwn(calls, scratch);
+  for (const Call& call : calls) call.linear->Apply(call.x, call.y, scratch);
+}
+
+// By our own kernels, one call of any number of rows that they take, or some of
+// few rows.
+void Linear::ApplyOwn(std::span<const Call> calls, LinearScratch& scratch) {
+  CHECK(calls.size() <= kMostCalls);
   LinearScratch::Impl& work = *scratch.impl_;
   LinearScratch::Impl::Room room;
   for (const auto& [linear, x, y] : calls) {
     linear->impl_->CheckShapes(x, y);
-    room.Add(linear->impl_->type, x.rows, x.cols);
+    linear->impl_->AddRoom(x.rows, room);
   }
   work.Reserve(room);
+  std::array<ColumnBytes, kMostCalls> matrices;
+  std::array<const void*, kMostCalls> sources;
   std::array<int64_t, kMostCalls> first_rows;  // of their scales
   LinearScratch::Impl::Room used;
   for (size_t i = 0; i < calls.size(); ++i) {
     const auto& [linear, x, y] = calls[i];
     const Impl& impl = *linear->impl_;
     first_rows[i] = used.rows;
-    products[i] = {
-        .w = {.type = impl.type,
-              .in = impl.in,
-              .out = impl.out,
-              .weights = impl.weight_memory.data()},
-        .rows = {
-            .x = impl.Source(x, used, work), .count = x.rows, .sums = y.data}};
-    used.Add(impl.type, x.rows, x.cols);
+    sources[i] = impl.Source(x, used, work);
+    matrices[i] = {
+        .columns = impl.out,
+        .group_bytes = impl.in * kColumnGroup * 4 / NumbersPerStep(impl.type)};
+    impl.AddRoom(x.rows, used);
   }
-  MultiplyAll(std::span(products).first(calls.size()), [&](size_t i,
-                                                           int64_t first,
-                                                           int64_t last) {
+  ShareColumns(std::span(matrices).first(calls.size()), [&](size_t i,
+                                                            int64_t first,
+                                                            int64_t last) {
     const auto& [linear, x, y] = calls[i];
     const Impl& impl = *linear->impl_;
+    impl.Multiply(sources[i], y, first, last);
     const float* const scales = work.row_scales.data() + first_rows[i];
     for (int64_t row = 0; row < x.rows; ++row) {
       const float scale = impl.type == WeightType::kInt8 ? scales[row] : 0;
@@ -390,7 +417,7 @@ void Linear::ApplyAll(std::span<const Call> calls, LinearScratch& scratch) {
   });
 }
 
-// Lets few rows go another way if it has oneDNN's bits, found out
+// Lets few rows go another way than oneDNN's if it has oneDNN's bits, found out
 // with random numbers.
 void Linear::UseFewRowsIfExact() {
   const int64_t rows = std::min(kReferenceRows, impl_->max_rows);
@@ -406,51 +433,22 @@ void Linear::UseFewRowsIfExact() {
   for (std::vector<float>& numbers : y) {
     numbers.resize(static_cast<size_t>(PaddedRows(rows) * out()));
     Apply({x.data(), rows, in()}, {numbers.data(), rows, out()}, scratch);
-    impl_->few_rows = impl_->kernels->few_rows;
+    impl_->own_rows = impl_->kernels->few_rows;
   }
   const size_t bytes = static_cast<size_t>(rows * out()) * sizeof(float);
-  if (std::memcmp(y[0].data(), y[1].data(), bytes) != 0) impl_->few_rows = 0;
-}
-
-// Every row is two: its positive numbers, and its negative ones turned
-// positive. The difference of their sums is that of the row.
-void Linear::Impl::ApplySplit(MatrixView<const float> x, MatrixView<float> y,
-                              LinearScratch::Impl& work) const {
-  for (int64_t first = 0; first < x.rows; first += kSplitRows) {
-    const int64_t rows = std::min(kSplitRows, x.rows - first);
-    const Kernel& kernel = kernels->ForRows(2 * rows);
-    Grow(work.quantized, kernel.rows * in);
-    Grow(work.row_scales, rows);
-    Grow(work.sums, kernel.rows * out);
-    ForEach(rows, in, [&](int64_t row) {
-      uint8_t* const q = work.quantized.data() + row * in;
-      work.row_scales[static_cast<size_t>(row)] =
-          QuantizeSplit(x.Row(first + row), in, q, q + rows * in);
-    });
-    work.Run(kernel, weights, bias, work.quantized.data(), work.sums.data());
-    ForEach(rows, 4 * out, [&](int64_t row) {
-      const int32_t* const sums = work.sums.data() + row * out;
-      const Dequantizer scales = {
-          .column_scales = int8_scales.data(),
-          .bias = Int8Bias(),
-          .row_scale = work.row_scales[static_cast<size_t>(row)]};
-      Dequantize(scales, sums, sums + rows * out, out, y.Row(first + row));
-    });
-  }
+  if (std::memcmp(y[0].data(), y[1].data(), bytes) != 0) impl_->own_rows = 0;
 }
 
 void Linear::Reserve(LinearScratch& scratch) const {
   LinearScratch::Impl& work = *scratch.impl_;
-  int64_t rows = 0;
+  int64_t rows = impl_->own_rows;
   for (const Kernel& kernel : impl_->kernels->kernels) {
     work.Bind(kernel);
     rows = std::max(rows, kernel.rows);
   }
-  if (impl_->type == WeightType::kBf16) Grow(work.source, rows * impl_->in);
-  if (impl_->type != WeightType::kInt8) return;
-  Grow(work.quantized, rows * impl_->in);
-  Grow(work.row_scales, rows);
-  if (EightBitSumsSaturate()) Grow(work.sums, rows * impl_->out);
+  LinearScratch::Impl::Room room;
+  impl_->AddRoom(rows, room);
+  work.Reserve(room);
 }
 
 int64_t Linear::in() const { return impl_->in; }
@@ -460,7 +458,6 @@ int64_t Linear::packed_bytes() const {
   return impl_->weight_bytes() + impl_->other_bytes();
 }
 
-int64_t Linear::few_rows() const { return impl_->few_rows; }
-bool Linear::exact() const { return impl_->kernels->exact; }
+int64_t Linear::own_rows() const { return impl_->own_rows; }
 
 }  // namespace reprise

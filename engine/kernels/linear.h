@@ -1,13 +1,15 @@
-// y = x W^T + b through oneDNN, with W packed once at load. The only part of
-// the engine that knows oneDNN.
+// y = x W^T + b, with W packed once at load: the only part of the engine that
+// knows oneDNN.
 //
 // Exactness: a row of y has the same bits whatever the number of rows and of
-// threads, where exact() says so. oneDNN picks an implementation per row count;
-// on some CPUs (AMX) that choice changes the last bit. So a Linear uses one
-// implementation for all row counts, the one for 4 rows, and where 1 to 3 rows
-// cannot have it they run as 2, 3 or 4. Up to 8 rows (int8: 4) go through our
-// own code (few_rows.h) if it is seen to give this matrix oneDNN's bits.
+// threads. oneDNN picks an implementation per row count; on some CPUs (AMX)
+// that choice changes the last bit. So a Linear uses one for all, that for 4
+// rows, and 1 to 3 rows that cannot have it run as 2, 3 or 4. Up to 8 rows
+// (int8: 4) go through few_rows.h if it is seen to give this matrix oneDNN's
+// bits. Where oneDNN has no such implementation (before AVX-512; of bf16,
+// before AVX-512 BF16), all rows go through any_rows.h.
 //
+// bf16: weights, and x at every call, are rounded; sums are f32.
 // int8: weights become 8-bit integers with a scale for each output, inputs with
 // a scale for each row at every call (quantize.h). Sums of their products are
 // exact integers, so that int8 has the same bits on every CPU, for any number
@@ -38,10 +40,9 @@ inline constexpr WeightType kWeightTypes[] = {
 
 std::string_view WeightTypeName(WeightType type);
 
-// kAuto becomes bf16 where the CPU multiplies bf16 natively and exactly, else
-// f32; never int8, which costs accuracy. FailedPrecondition if the CPU cannot
-// run `type` at all.
-absl::StatusOr<WeightType> ResolveWeightType(WeightType type);
+// kAuto becomes bf16, which every CPU reads twice as fast as f32; never int8,
+// which costs accuracy.
+WeightType ResolveWeightType(WeightType type);
 
 // Most inputs of an int8 Linear: 255 * 127 times as many fit 32 bits.
 inline constexpr int64_t kMaxInt8Inputs = 65536;
@@ -132,15 +133,14 @@ class Linear {
   int64_t out() const;
   int64_t packed_bytes() const;
   // Up to so many rows are not oneDNN's; 0 if all are.
-  int64_t few_rows() const;
-  // Whether a row's bits are independent of the other rows on this CPU.
-  bool exact() const;
+  int64_t own_rows() const;
 
  private:
   struct Impl;
   explicit Linear(std::unique_ptr<Impl> impl);
   static absl::StatusOr<std::unique_ptr<Impl>> MakeImpl(
       const LinearShape& shape, bool has_bias, const Options& options);
+  static void ApplyOwn(std::span<const Call> calls, LinearScratch& scratch);
   void UseFewRowsIfExact();
   std::unique_ptr<Impl> impl_;
 };

@@ -1,10 +1,8 @@
 // What linear.h says of the CPU and of oneDNN.
 #include <dnnl.hpp>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "engine/kernels/linear.h"
-#include "engine/kernels/matmul.h"
 
 namespace reprise {
 
@@ -22,23 +20,8 @@ std::string_view WeightTypeName(WeightType type) {
   return "unknown";
 }
 
-absl::StatusOr<WeightType> ResolveWeightType(WeightType type) {
-  if (type == WeightType::kF32 || type == WeightType::kInt8) return type;
-  std::string name;
-  try {
-    name = CommonImplementation(WeightType::kBf16);
-  } catch (const dnnl::error& error) {
-    return absl::InternalError(absl::StrCat("oneDNN: ", error.what()));
-  }
-  if (type == WeightType::kAuto) {
-    return IsExactImplementation(name) ? WeightType::kBf16 : WeightType::kF32;
-  }
-  if (name.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("weights: this CPU (", CpuIsaName(),
-                     ") cannot multiply bf16; use f32 or int8"));
-  }
-  return type;
+WeightType ResolveWeightType(WeightType type) {
+  return type == WeightType::kAuto ? WeightType::kBf16 : type;
 }
 
 std::string CpuIsaName() {

@@ -13,10 +13,6 @@
 
 namespace reprise {
 
-// Rows that one matmul takes where sums saturate, and each row is two: few
-// enough that the sums stay small beside a model, and enough to be fast.
-constexpr int64_t kSplitRows = 32;
-
 template <class T>
 void Grow(std::vector<T>& values, int64_t size) {
   if (std::ssize(values) < size) values.resize(static_cast<size_t>(size));
@@ -39,12 +35,6 @@ struct LinearScratch::Impl {
 
   // What is in use of the vectors below.
   struct Room {
-    void Add(WeightType type, int64_t more_rows, int64_t in) {
-      if (type == WeightType::kBf16) bf16 += more_rows * in;
-      if (type != WeightType::kInt8) return;
-      int8 += more_rows * in;
-      rows += more_rows;
-    }
     int64_t bf16 = 0;
     int64_t int8 = 0;
     int64_t rows = 0;
@@ -66,11 +56,10 @@ struct LinearScratch::Impl {
   dnnl::stream stream{CpuEngine()};
   std::unordered_map<uint64_t, Bound> bound;  // by Kernel::id
   std::vector<Line> scratchpad;               // of the most demanding kernel
-  std::vector<uint16_t> source;               // bf16, [kernel rows, in]
+  std::vector<uint16_t> bf16;                 // [kernel rows, in]
   // Of 8-bit matmuls:
-  std::vector<uint8_t> quantized;  // [kernel rows, in]
+  std::vector<uint8_t> quantized;  // [kernel rows, in]; for own ones, signed
   std::vector<float> row_scales;   // [rows]
-  std::vector<int32_t> sums;       // [2 kSplitRows, out] where sums saturate
 };
 
 }  // namespace reprise

@@ -6,9 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "engine/base/mutex.h"
-#include "engine/base/status_macros.h"
 #include "engine/kernels/few_rows.h"
 
 namespace reprise {
@@ -93,44 +91,17 @@ bool IsInColumnBlocks(const memory::desc& layout, const ShapeKey& key) {
          blocks.strides[1] == padded_in * kBlockColumns;
 }
 
-absl::StatusOr<std::shared_ptr<const ShapeKernels>> MakeKernels(
-    const ShapeKey& key) {
-  const int64_t max_rows = BucketRows(key.num_buckets - 1);
-  const MatmulDesc reference =
-      FindMatmul(key, kReferenceRows, AnyWeights(key), "");
-  if (!reference) return absl::InternalError("oneDNN offers no matmul");
-  // Sums of integers are exact in any order, so any implementation will do.
-  const bool integers = key.type == WeightType::kInt8;
-  const std::string name = integers ? "" : reference.impl_info_str();
-
-  auto made = std::make_shared<ShapeKernels>();
-  made->exact = integers || IsExactImplementation(name);
-  MatmulDesc largest = FindMatmul(key, max_rows, AnyWeights(key), name);
-  // The layout that the most rows prefer: fewer rows read the same bytes.
-  made->weights = (largest ? largest : reference).weights_desc();
-  const bool split = integers && EightBitSumsSaturate();
-  if (!split && IsInColumnBlocks(made->weights, key)) {
-    made->few_rows = MostFewRows(key.type);
-  }
-  made->by_bucket.resize(static_cast<size_t>(key.num_buckets));
-  for (int64_t bucket = key.num_buckets - 1; bucket >= 0; --bucket) {
-    const int64_t rows = BucketRows(bucket);
-    MatmulDesc desc = FindMatmul(key, rows, made->weights, name);
-    if (!desc && rows >= kReferenceRows) {
-      made->exact = integers;
-      desc = FindMatmul(key, rows, made->weights, "");
-      if (!desc) return absl::InternalError("oneDNN refuses its own layout");
-    }
-    // Without one of its own, the next larger bucket serves it.
-    if (desc) made->kernels.emplace_back(desc, rows);
-    made->by_bucket[static_cast<size_t>(bucket)] = made->kernels.size() - 1;
-  }
-  return made;
-}
-
 uint64_t NextKernelId() {
   static std::atomic<uint64_t> next = 0;
   return next++;
+}
+
+// oneDNN's blocked matmul kernels ("brg:ISA") add up each element of the result
+// over k in one order, fixed by the packed weights and not by the number of
+// rows. Its other ones ("gemm:jit", "ref:any") choose their blocks of k by the
+// whole problem, and their bits change with the number of rows.
+bool IsExactImplementation(std::string_view name) {
+  return name.substr(0, 4) == "brg:";
 }
 
 // What the matmul of `shape` makes of a source of all `x` and weights of all
@@ -163,9 +134,53 @@ bool SumsAreRight(const ShapeKey& shape, uint8_t x, int8_t w) {
                      [expected](int32_t sum) { return sum == expected; });
 }
 
-// Any common shape shows what the CPU has.
-ShapeKey CommonShape(WeightType type) {
-  return {.type = type, .in = 256, .out = 256};
+// Whether oneDNN's sums of 8-bit products are right for all numbers, or only if
+// those of the source are below 128. Before VNNI, x86 adds two neighbouring
+// products in 16 bits and cuts the sum off at 32767, which 2 * 255 * 127 is
+// above. Found out with such numbers, once.
+bool EightBitSumsSaturate() {
+  // Any common shape shows what the CPU has.
+  const ShapeKey common = {.type = WeightType::kInt8, .in = 256, .out = 256};
+  static const bool saturate =
+      !SumsAreRight(common, 255, 127) || !SumsAreRight(common, 255, -127);
+  return saturate;
+}
+
+std::shared_ptr<const ShapeKernels> OwnKernels(const ShapeKey& key) {
+  auto made = std::make_shared<ShapeKernels>();
+  made->weights = memory::desc({key.in, key.out}, TypesOf(key.type).weights,
+                               memory::format_tag::BA16a16b);
+  return made;
+}
+
+std::shared_ptr<const ShapeKernels> MakeKernels(const ShapeKey& key) {
+  const int64_t max_rows = BucketRows(key.num_buckets - 1);
+  const MatmulDesc reference =
+      FindMatmul(key, kReferenceRows, AnyWeights(key), "");
+  if (!reference) return OwnKernels(key);
+  // Sums of integers are exact in any order, so any implementation will do.
+  const bool integers = key.type == WeightType::kInt8;
+  const std::string name = integers ? "" : reference.impl_info_str();
+  if (integers ? EightBitSumsSaturate() : !IsExactImplementation(name)) {
+    return OwnKernels(key);
+  }
+  auto made = std::make_shared<ShapeKernels>();
+  MatmulDesc largest = FindMatmul(key, max_rows, AnyWeights(key), name);
+  // The layout that the most rows prefer: fewer rows read the same bytes.
+  made->weights = (largest ? largest : reference).weights_desc();
+  if (IsInColumnBlocks(made->weights, key)) {
+    made->few_rows = MostFewRows(key.type);
+  }
+  made->by_bucket.resize(static_cast<size_t>(key.num_buckets));
+  for (int64_t bucket = key.num_buckets - 1; bucket >= 0; --bucket) {
+    const int64_t rows = BucketRows(bucket);
+    MatmulDesc desc = FindMatmul(key, rows, made->weights, name);
+    if (!desc && rows >= kReferenceRows) return OwnKernels(key);
+    // Without one of its own, the next larger bucket serves it.
+    if (desc) made->kernels.emplace_back(desc, rows);
+    made->by_bucket[static_cast<size_t>(bucket)] = made->kernels.size() - 1;
+  }
+  return made;
 }
 
 }  // namespace
@@ -202,8 +217,7 @@ Kernel::Kernel(const dnnl::matmul::primitive_desc& desc, int64_t rows)
       rows(rows),
       id(NextKernelId()) {}
 
-absl::StatusOr<std::shared_ptr<const ShapeKernels>> GetKernels(
-    const ShapeKey& key) {
+std::shared_ptr<const ShapeKernels> GetKernels(const ShapeKey& key) {
   struct Cache {
     Mutex mu;
     std::map<ShapeKey, std::weak_ptr<const ShapeKernels>> shapes
@@ -213,27 +227,9 @@ absl::StatusOr<std::shared_ptr<const ShapeKernels>> GetKernels(
   MutexLock lock(cache.mu);
   std::weak_ptr<const ShapeKernels>& entry = cache.shapes[key];
   if (auto kernels = entry.lock()) return kernels;
-  ASSIGN_OR_RETURN(auto kernels, MakeKernels(key));
+  auto kernels = MakeKernels(key);
   entry = kernels;
   return kernels;
-}
-
-std::string CommonImplementation(WeightType type) {
-  const ShapeKey shape = CommonShape(type);
-  const MatmulDesc probe =
-      FindMatmul(shape, kReferenceRows, AnyWeights(shape), "");
-  return probe ? probe.impl_info_str() : "";
-}
-
-bool IsExactImplementation(std::string_view name) {
-  return name.substr(0, 4) == "brg:";
-}
-
-bool EightBitSumsSaturate() {
-  static const bool saturate =
-      !SumsAreRight(CommonShape(WeightType::kInt8), 255, 127) ||
-      !SumsAreRight(CommonShape(WeightType::kInt8), 255, -127);
-  return saturate;
 }
 
 }  // namespace reprise

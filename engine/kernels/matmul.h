@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "engine/kernels/linear.h"
 
 namespace reprise {
@@ -55,15 +54,18 @@ struct Kernel {
   uint64_t id;  // never used again, unlike an address
 };
 
-// The primitives of one shape for every bucket. Immutable.
+// The primitives of one shape for every bucket, or none where oneDNN has none
+// whose rows have the same bits in any company. Immutable.
 struct ShapeKernels {
   dnnl::memory::desc weights;  // the packed layout, shared by all
   std::vector<Kernel> kernels;
   std::vector<size_t> by_bucket;  // index into kernels
-  bool exact = true;
   // Up to so many rows MultiplyFewRows is faster, if its bits are the same; 0
   // where the layout is another one.
   int64_t few_rows = 0;
+
+  // Without kernels the layout is that of ColumnBlocks, for MultiplyAnyRows.
+  bool own() const { return kernels.empty(); }
 
   const Kernel& ForRows(int64_t rows) const {
     return kernels[by_bucket[static_cast<size_t>(BucketIndex(rows))]];
@@ -72,26 +74,8 @@ struct ShapeKernels {
 
 // Layers of one shape share their primitives: generating the machine code
 // takes milliseconds a shape, and a model has many layers of few shapes.
-// Internal if oneDNN has none; throws what oneDNN throws. Thread-safe.
-absl::StatusOr<std::shared_ptr<const ShapeKernels>> GetKernels(
-    const ShapeKey& key);
-
-// The implementation that oneDNN takes for a common shape; empty if none.
-// Throws what oneDNN throws.
-std::string CommonImplementation(WeightType type);
-
-// oneDNN's blocked matmul kernels ("brg:ISA") add up each element of the result
-// over k in one order, fixed by the packed weights and not by the number of
-// rows. Its other ones ("gemm:jit", "ref:any") choose their blocks of k by the
-// whole problem, and their bits change with the number of rows.
-bool IsExactImplementation(std::string_view name);
-
-// Whether sums of 8-bit products are right for all numbers, or only if those of
-// the source are below 128. Before VNNI, x86 adds two neighbouring products in
-// 16 bits and cuts the sum off at 32767, which 2 * 255 * 127 is above and
-// 2 * 127 * 127 is not. Found out with such numbers, once. Throws what oneDNN
-// throws.
-bool EightBitSumsSaturate();
+// Throws what oneDNN throws. Thread-safe.
+std::shared_ptr<const ShapeKernels> GetKernels(const ShapeKey& key);
 
 }  // namespace reprise
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
+#include "engine/kernels/any_rows.h"
 #include "engine/kernels/matmul.h"
 #include "engine/kernels/quantize.h"
 #include "engine/kernels/simd_ops.h"
@@ -49,12 +50,40 @@ absl::Status ForEachRow(const LinearShape& shape, ReadRows rows,
   return absl::OkStatus();
 }
 
-// Copies W, [out, in] of `type` without gaps, as oneDNN's [in, out] into the
-// layout.
-LargeBuffer Reorder(void* weight, const LinearShape& shape,
-                    memory::data_type type, const memory::desc& layout) {
+// Copies W, [out, in] without gaps, into ColumnBlocks. Row by row of a block,
+// so that all but the first of its stores find their line in the cache.
+template <class T>
+void CopyToBlocks(const T* weight, const LinearShape& shape, T* blocks) {
+  constexpr int64_t kColumns = kAnyRowsColumns;
+  const auto [in, out] = shape;
+  const int64_t padded = (in + 15) / 16 * 16;
+  ForEach((out + kColumns - 1) / kColumns, in * kColumns, [&](int64_t number) {
+    T* const block = blocks + number * padded * kColumns;
+    const int64_t first = number * kColumns;
+    const int64_t columns = std::min(kColumns, out - first);
+    if (columns < kColumns || in < padded) {
+      std::fill_n(block, padded * kColumns, T(0));
+    }
+    for (int64_t column = 0; column < columns; ++column) {
+      const T* const row = weight + (first + column) * in;
+      for (int64_t i = 0; i < in; ++i) block[i * kColumns + column] = row[i];
+    }
+  });
+}
+
+// Copies W, [out, in] of T without gaps, into the layout.
+template <class T>
+LargeBuffer Reorder(T* weight, const LinearShape& shape,
+                    const ShapeKernels& kernels) {
+  const memory::desc& layout = kernels.weights;
   LargeBuffer result(layout.get_size());
-  memory source({{shape.in, shape.out}, type, memory::dims{1, shape.in}},
+  if (kernels.own()) {
+    CopyToBlocks(weight, shape, reinterpret_cast<T*>(result.data()));
+    return result;
+  }
+  memory source({{shape.in, shape.out},
+                 static_cast<memory::data_type>(layout.data.data_type),
+                 memory::dims{1, shape.in}},
                 CpuEngine(), weight);
   memory packed(layout, CpuEngine(), result.data());
   dnnl::stream stream(CpuEngine());
@@ -65,8 +94,8 @@ LargeBuffer Reorder(void* weight, const LinearShape& shape,
 
 // Without a copy of its own: the rows are read to where oneDNN finds them.
 absl::StatusOr<PackedWeights> PackF32(const LinearShape& shape,
-                                      const memory::desc& layout, ReadRows rows,
-                                      PackBuffer& buffer) {
+                                      const ShapeKernels& kernels,
+                                      ReadRows rows, PackBuffer& buffer) {
   auto* const plain = Grow<float>(buffer.plain, shape.in * shape.out);
   const int64_t at_a_time = std::max<int64_t>(1, kNumbersAtATime / shape.in);
   for (int64_t first = 0; first < shape.out; first += at_a_time) {
@@ -74,13 +103,13 @@ absl::StatusOr<PackedWeights> PackF32(const LinearShape& shape,
                          plain + first * shape.in));
   }
   PackedWeights result;
-  result.bytes = Reorder(plain, shape, memory::data_type::f32, layout);
+  result.bytes = Reorder(plain, shape, kernels);
   return result;
 }
 
 // Rounded by our own code: oneDNN has a fast reorder for bf16 to bf16.
 absl::StatusOr<PackedWeights> PackBf16(const LinearShape& shape,
-                                       const memory::desc& layout,
+                                       const ShapeKernels& kernels,
                                        ReadRows rows, PackBuffer& buffer) {
   auto* const plain = Grow<uint16_t>(buffer.plain, shape.in * shape.out);
   RETURN_IF_ERROR(
@@ -88,28 +117,28 @@ absl::StatusOr<PackedWeights> PackBf16(const LinearShape& shape,
         F32ToBf16(numbers, shape.in, plain + row * shape.in);
       }));
   PackedWeights result;
-  result.bytes = Reorder(plain, shape, memory::data_type::bf16, layout);
+  result.bytes = Reorder(plain, shape, kernels);
   return result;
 }
 
 absl::StatusOr<PackedWeights> PackInt8(const LinearShape& shape,
-                                       const memory::desc& layout,
+                                       const ShapeKernels& kernels,
                                        ReadRows rows, PackBuffer& buffer) {
   const int64_t in = shape.in;
   auto* const plain = Grow<int8_t>(buffer.plain, in * shape.out);
   PackedWeights result;
   result.scales.resize(static_cast<size_t>(shape.out));
-  const bool saturate = EightBitSumsSaturate();
-  if (!saturate) result.offsets.resize(static_cast<size_t>(shape.out));
+  const bool offsets = !kernels.own();
+  if (offsets) result.offsets.resize(static_cast<size_t>(shape.out));
   RETURN_IF_ERROR(
       ForEachRow(shape, rows, buffer, [&](int64_t row, const float* numbers) {
         int8_t* const q = plain + row * in;
         const auto at = static_cast<size_t>(row);
         result.scales[at] = QuantizeSigned(numbers, in, q);
-        if (saturate) return;
+        if (!offsets) return;
         result.offsets[at] = 128 * std::accumulate(q, q + in, 0);
       }));
-  result.bytes = Reorder(plain, shape, memory::data_type::s8, layout);
+  result.bytes = Reorder(plain, shape, kernels);
   return result;
 }
 
@@ -120,16 +149,16 @@ std::string Numbers(const dnnl_dim_t* values, int count) {
 }  // namespace
 
 absl::StatusOr<PackedWeights> PackWeights(const LinearShape& shape,
-                                          WeightType type,
-                                          const memory::desc& layout,
-                                          ReadRows rows, PackBuffer& buffer) {
+                                          const ShapeKernels& kernels,
+                                          WeightType type, ReadRows rows,
+                                          PackBuffer& buffer) {
   switch (type) {
     case WeightType::kBf16:
-      return PackBf16(shape, layout, rows, buffer);
+      return PackBf16(shape, kernels, rows, buffer);
     case WeightType::kInt8:
-      return PackInt8(shape, layout, rows, buffer);
+      return PackInt8(shape, kernels, rows, buffer);
     default:
-      return PackF32(shape, layout, rows, buffer);
+      return PackF32(shape, kernels, rows, buffer);
   }
 }
 

@@ -1,5 +1,5 @@
-// Weights on their way into a layout of oneDNN's. A part of linear.cc, which
-// alone includes this.
+// Weights on their way into the layout that kernels read. A part of linear.cc,
+// which alone includes this.
 #ifndef ENGINE_KERNELS_PACK_WEIGHTS_H_
 #define ENGINE_KERNELS_PACK_WEIGHTS_H_
 
@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/large_buffer.h"
 #include "engine/kernels/linear.h"
+#include "engine/kernels/matmul.h"
 
 namespace reprise {
 
@@ -19,16 +20,17 @@ struct PackedWeights {
   // Of 8-bit weights: what makes numbers of their sums.
   std::vector<float> scales;  // [out]
   // What a source shifted by 128 adds to each sum: 128 times the sum of the
-  // column's weights. Empty where sums saturate.
+  // column's weights. Empty for our own kernels, which are told the numbers
+  // themselves.
   std::vector<int32_t> offsets;  // [out]
 };
 
-// Rounds W to `type` and lays it out. Fails as `rows` does; throws what oneDNN
-// throws.
+// Rounds W to `type` and lays it out as the kernels read it. Fails as `rows`
+// does; throws what oneDNN throws.
 absl::StatusOr<PackedWeights> PackWeights(const LinearShape& shape,
-                                          WeightType type,
-                                          const dnnl::memory::desc& layout,
-                                          ReadRows rows, PackBuffer& buffer);
+                                          const ShapeKernels& kernels,
+                                          WeightType type, ReadRows rows,
+                                          PackBuffer& buffer);
 
 // The layout in words that name every property of it. Empty for a layout that
 // is more than blocks of numbers.

@@ -111,18 +111,8 @@ float QuantizeShifted(const float* x, int64_t n, uint8_t* q) {
   });
 }
 
-float QuantizeSplit(const float* x, int64_t n, uint8_t* positive,
-                    uint8_t* negative) {
-  return QuantizeRow(
-      x, n, [positive, negative](VI v, size_t i, size_t count) HWY_ATTR {
-        // Narrowing to unsigned numbers makes negative ones zero.
-        StoreNarrow(v, count, positive + i);
-        StoreNarrow(hn::Neg(v), count, negative + i);
-      });
-}
-
-void Dequantize(const Dequantizer& scales, const int32_t* sums,
-                const int32_t* offsets, int64_t size, float* y) {
+void Dequantize(const Dequantizer& scales, const int32_t* sums, int64_t size,
+                float* y) {
   const DF df;
   const DI di;
   const VF row_scale = hn::Set(df, scales.row_scale);
@@ -134,7 +124,10 @@ void Dequantize(const Dequantizer& scales, const int32_t* sums,
   const size_t lanes = hn::Lanes(df);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const VI sum = hn::Sub(hn::LoadU(di, sums + i), hn::LoadU(di, offsets + i));
+    const VI offset = scales.offsets == nullptr
+                          ? hn::Zero(di)
+                          : hn::LoadU(di, scales.offsets + i);
+    const VI sum = hn::Sub(hn::LoadU(di, sums + i), offset);
     const VF bias =
         scales.bias == nullptr ? hn::Zero(df) : hn::LoadU(df, scales.bias + i);
     hn::StoreU(convert(sum, hn::LoadU(df, scales.column_scales + i), bias), df,
@@ -147,7 +140,9 @@ void Dequantize(const Dequantizer& scales, const int32_t* sums,
   HWY_ALIGN float column_scale[hn::MaxLanes(df)] = {};
   HWY_ALIGN float bias[hn::MaxLanes(df)] = {};
   std::memcpy(sum, sums + i, bytes);
-  std::memcpy(offset, offsets + i, bytes);
+  if (scales.offsets != nullptr) {
+    std::memcpy(offset, scales.offsets + i, bytes);
+  }
   std::memcpy(column_scale, scales.column_scales + i, bytes);
   if (scales.bias != nullptr) std::memcpy(bias, scales.bias + i, bytes);
   HWY_ALIGN float result[hn::MaxLanes(df)];
@@ -166,7 +161,6 @@ namespace reprise {
 
 HWY_EXPORT(QuantizeSigned);
 HWY_EXPORT(QuantizeShifted);
-HWY_EXPORT(QuantizeSplit);
 HWY_EXPORT(Dequantize);
 
 float QuantizeSigned(const float* x, int64_t n, int8_t* q) {
@@ -177,14 +171,9 @@ float QuantizeShifted(const float* x, int64_t n, uint8_t* q) {
   return HWY_DYNAMIC_DISPATCH(QuantizeShifted)(x, n, q);
 }
 
-float QuantizeSplit(const float* x, int64_t n, uint8_t* positive,
-                    uint8_t* negative) {
-  return HWY_DYNAMIC_DISPATCH(QuantizeSplit)(x, n, positive, negative);
-}
-
-void Dequantize(const Dequantizer& scales, const int32_t* sums,
-                const int32_t* offsets, int64_t n, float* y) {
-  HWY_DYNAMIC_DISPATCH(Dequantize)(scales, sums, offsets, n, y);
+void Dequantize(const Dequantizer& scales, const int32_t* sums, int64_t n,
+                float* y) {
+  HWY_DYNAMIC_DISPATCH(Dequantize)(scales, sums, n, y);
 }
 
 }  // namespace reprise

@@ -21,22 +21,20 @@ namespace reprise {
 float QuantizeSigned(const float* x, int64_t n, int8_t* q);
 // q[i] + 128.
 float QuantizeShifted(const float* x, int64_t n, uint8_t* q);
-// max(q[i], 0) and max(-q[i], 0): each at most 127.
-float QuantizeSplit(const float* x, int64_t n, uint8_t* positive,
-                    uint8_t* negative);
 
 // The scales that turn sums of products back into numbers.
 struct Dequantizer {
   const float* column_scales;  // [n]
   const float* bias;           // [n], or null: zeros
+  const int32_t* offsets;      // [n], or null: zeros
   float row_scale;
 };
 
 // y[i] = float(sums[i] - offsets[i]) * column_scales[i] * row_scale + bias[i],
 // rounded after each multiplication, the second one together with the addition
 // where the CPU has fused ones (from AVX2 on). y may be where sums are.
-void Dequantize(const Dequantizer& scales, const int32_t* sums,
-                const int32_t* offsets, int64_t n, float* y);
+void Dequantize(const Dequantizer& scales, const int32_t* sums, int64_t n,
+                float* y);
 
 }  // namespace reprise
 

@@ -296,7 +296,6 @@ absl::StatusOr<Linear> Weights::TakePacked(std::span<const LinearPart> parts,
 Linear Weights::Count(Linear linear) {
   linear.Reserve(scratch_);
   weight_bytes_ += linear.packed_bytes();
-  exact_ = exact_ && linear.exact();
   return linear;
 }
 

@@ -45,7 +45,7 @@ class Weights {
   // Weights that look like those of `checkpoint` and are none, for looking at
   // a model without loading it: names, shapes and types are checked, no byte of
   // a tensor is read. Vectors are zeros, Linears are Linear::OfShape, tables
-  // must not be read; weight_bytes, exact and ModelFingerprint mean nothing.
+  // must not be read; weight_bytes and ModelFingerprint mean nothing.
   static Weights ShapesOnly(const Checkpoint& checkpoint,
                             LinearScratch& scratch);
 
@@ -82,8 +82,6 @@ class Weights {
   int64_t weight_bytes() const { return weight_bytes_; }
   // Of those, what every step reads: all but the embedding tables.
   int64_t step_weight_bytes() const { return weight_bytes_ - table_bytes_; }
-  // Whether every Linear is exact.
-  bool exact() const { return exact_; }
   // Changes with `config_text`, with every bit, shape, type and name of the
   // tensors handed out, and with the type they are packed in.
   uint64_t ModelFingerprint(std::string_view config_text) const;
@@ -139,7 +137,6 @@ class Weights {
   int64_t table_bytes_ = 0;
   int64_t source_bytes_ = 0;
   int64_t linear_numbers_ = 0;
-  bool exact_ = true;
   std::set<std::string, std::less<>> used_;
   std::set<std::string, std::less<>> hashed_;
   Fingerprint fingerprint_;

@@ -133,7 +133,6 @@ grpc::Status FakeInference::GetModel(grpc::ServerContext*,
   response->set_name("fake");
   response->set_family("linear_attn");
   response->set_num_parameters(1'234'567);
-  response->set_exact(true);
   MutexLock lock(mu_);
   response->set_chat_template(chat_template_);
   if (chat_template_.empty()) response->set_chat_template_problem("none");

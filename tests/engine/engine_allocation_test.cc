@@ -42,9 +42,6 @@ class EngineAllocationTest
 
 TEST_P(EngineAllocationTest, StepsAllocateNoBuffers) {
   const auto& [model, type] = GetParam();
-  if (!ResolveWeightType(type).ok()) {
-    GTEST_SKIP() << "this CPU does not multiply bf16";
-  }
   SetLogLevel(LogLevel::kError);
   SetNumThreads(TeamOf(2));
   const auto engine =

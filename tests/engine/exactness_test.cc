@@ -31,9 +31,6 @@ class ExactnessTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     SetLogLevel(LogLevel::kError);
-    if (!ResolveWeightType(GetParam().type).ok()) {
-      GTEST_SKIP() << "this CPU does not multiply bf16";
-    }
     engine_ = Load();
   }
   static std::unique_ptr<Engine> Load() {
@@ -52,25 +49,13 @@ class ExactnessTest : public ::testing::TestWithParam<Case> {
   std::unique_ptr<Engine> engine_;
 };
 
-// Of promises that hold only where a row's matmuls do not depend on how many
-// rows there are.
-class BatchExactnessTest : public ExactnessTest {
- protected:
-  void SetUp() override {
-    ExactnessTest::SetUp();
-    if (engine_ != nullptr && !engine_->info().exact) {
-      GTEST_SKIP() << "matmuls are not exact on this CPU";
-    }
-  }
-};
-
 // One of the sessions that share steps with the one under test.
 struct Mate {
   TestSession session;
   Tokens tokens;
 };
 
-TEST_P(BatchExactnessTest, ASessionAmong32MixedOnesEqualsTheSessionAlone) {
+TEST_P(ExactnessTest, ASessionAmong32MixedOnesEqualsTheSessionAlone) {
   const Tokens prompt = Random(100, 1);
   TestSession alone(*engine_);
   TestSession among(*engine_);
@@ -111,7 +96,7 @@ TEST_P(BatchExactnessTest, ASessionAmong32MixedOnesEqualsTheSessionAlone) {
   }
 }
 
-TEST_P(BatchExactnessTest, APromptIsTheSameUnderAnyBudgetOfTiles) {
+TEST_P(ExactnessTest, APromptIsTheSameUnderAnyBudgetOfTiles) {
   const Tokens prompt = Random(5 * kTileRows + 17, 3);
   TestSession whole(*engine_);
   const Floats expected =
@@ -133,7 +118,7 @@ TEST_P(BatchExactnessTest, APromptIsTheSameUnderAnyBudgetOfTiles) {
   }
 }
 
-TEST_P(BatchExactnessTest, LogitsOfARowDoNotDependOnWhichRowsAskForThem) {
+TEST_P(ExactnessTest, LogitsOfARowDoNotDependOnWhichRowsAskForThem) {
   const Tokens prompt = Random(130, 4);
   TestSession all(*engine_);
   TestSession last(*engine_);
@@ -191,7 +176,7 @@ TEST_P(ExactnessTest, ASessionThatWasSuspendedContinuesTheSame) {
   }
 }
 
-TEST_P(BatchExactnessTest, TheNumberOfThreadsChangesNoBit) {
+TEST_P(ExactnessTest, TheNumberOfThreadsChangesNoBit) {
   const Tokens prompt = Random(200, 7);
   const Tokens next = Random(1, 8);
   std::vector<Floats> results;
@@ -252,8 +237,6 @@ std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExactnessTest,
-                         ::testing::ValuesIn(ExactnessCases()), CaseName);
-INSTANTIATE_TEST_SUITE_P(All, BatchExactnessTest,
                          ::testing::ValuesIn(ExactnessCases()), CaseName);
 
 }  // namespace

@@ -333,7 +333,6 @@ TEST_F(RequestErrorsTest, GetModelShowsTheLimits) {
   EXPECT_EQ(model.vocab_size(), 32u);
   EXPECT_EQ(model.tokenizer(), "fake");
   EXPECT_THAT(model.eos_token_ids(), ::testing::ElementsAre(0));
-  EXPECT_TRUE(model.exact());
   EXPECT_EQ(model.limits().max_prompt_tokens(), 2000u);
   EXPECT_EQ(model.limits().resident_sessions(), 8u);
   EXPECT_FALSE(model.server_version().empty());

@@ -64,19 +64,16 @@ std::vector<v1::GenerateRequest> Requests() {
 // What the clients share.
 struct Scenario {
   std::vector<v1::GenerateRequest> requests;
-  std::vector<Completion> solo;  // what each request gives alone
-  // Whether the server says that results are the same in any company, to the
-  // bit. Where they are not, log-probabilities differ in their last digits.
-  bool exact = false;
+  std::vector<Completion> solo;      // what each request gives alone
   std::shared_future<void> read_on;  // stuck calls wait for it
 };
 
-bool IsPrefix(const Completion& some, const Completion& whole, bool exact) {
+bool IsPrefix(const Completion& some, const Completion& whole) {
   return some.token_ids.size() <= whole.token_ids.size() &&
          std::equal(some.token_ids.begin(), some.token_ids.end(),
                     whole.token_ids.begin()) &&
          whole.text.starts_with(some.text) &&
-         (!exact || whole.logprobs.starts_with(some.logprobs));
+         whole.logprobs.starts_with(some.logprobs);
 }
 
 // Bytes of memory that the process holds.
@@ -185,7 +182,7 @@ class SoakClient {
              const Completion& alone) {
     const grpc::Status& status = completion.status;
     const size_t tokens = completion.token_ids.size();
-    EXPECT_TRUE(IsPrefix(completion, alone, scenario_.exact))
+    EXPECT_TRUE(IsPrefix(completion, alone))
         << "a stream differs from what it is alone: " << tokens << " tokens\n"
         << completion.text << "\nalone:\n"
         << alone.text;
@@ -239,10 +236,6 @@ class SoakTest : public ::testing::Test {
   void SetUp() override {
     ASSERT_TRUE(server_.AwaitReady());
     const auto stub = server_.NewStub();
-    v1::Model model;
-    grpc::ClientContext context;
-    ASSERT_TRUE(stub->GetModel(&context, {}, &model).ok());
-    scenario_.exact = model.exact();
     scenario_.requests = Requests();
     for (const v1::GenerateRequest& request : scenario_.requests) {
       const Completion alone = Generate(*stub, request);
@@ -322,13 +315,12 @@ TEST_F(SoakTest, StreamsDoNotDisturbEachOther) {
   const int64_t grown = ResidentBytes(server_.pid()) - bytes_at_half;
   EXPECT_LT(grown, 48 << 20);
   std::printf(
-      "%s arithmetic, %.1f s: %d whole streams, %d cut ones, of them %d slow; "
+      "%.1f s: %d whole streams, %d cut ones, of them %d slow; "
       "%d paused; "
       "%.0f writes over 0.05 s, %.0f over 1 s; %.1f MB resident, %+.1f MB in "
       "the second half\n",
-      scenario_.exact ? "exact" : "inexact", seconds_in_all,
-      counts.whole.load(), counts.cut.load(), counts.slow.load(),
-      counts.paused.load(), waited, given_up,
+      seconds_in_all, counts.whole.load(), counts.cut.load(),
+      counts.slow.load(), counts.paused.load(), waited, given_up,
       1e-6 * static_cast<double>(bytes_at_half),
       1e-6 * static_cast<double>(grown));
 

@@ -41,7 +41,6 @@ class FakeEngine : public Engine {
     info_.family = "fake";
     info_.vocab_size = options.vocab_size;
     info_.state_bytes = layout_.payload_bytes();
-    info_.exact = true;
     info_.fingerprints = {.model = 1, .layout = layout_.fingerprint()};
     logits_.resize(options.max_rows * options.vocab_size);
   }

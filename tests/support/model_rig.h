@@ -38,8 +38,6 @@ class ModelRig {
         scheduler_(*engine_, tokenizer_, *sessions_, executor_, metrics_,
                    clock_, options) {}
 
-  // Whether results are the same to the bit on this CPU.
-  bool exact() const { return engine_->info().exact; }
   int64_t vocab_size() const { return engine_->info().vocab_size; }
   SessionManager& sessions() { return *sessions_; }
 

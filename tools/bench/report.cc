@@ -31,7 +31,6 @@ void Report::BeginRun(const ModelInfo& info, const MachineLimits& limits,
                    {"state_bytes", info.state_bytes},
                    {"state_bytes_per_token", info.state_bytes_per_token},
                    {"cpu_isa", info.cpu_isa},
-                   {"exact", info.exact},
                    {"threads", threads},
                    {"memory_read_bytes_per_s", limits.memory_speed},
                    {"model_read_bytes_per_s", limits.weights_speed},
@@ -47,9 +46,7 @@ void Report::BeginRun(const ModelInfo& info, const MachineLimits& limits,
       1e-6 * static_cast<double>(info.num_parameters),
       1e-6 * static_cast<double>(info.step_weight_bytes), type.c_str(),
       1e-3 * static_cast<double>(info.state_bytes));
-  std::printf("machine    %s, %d threads, results %s\n", info.cpu_isa.c_str(),
-              threads,
-              info.exact ? "exact" : "depend on batch mates in the last bit");
+  std::printf("machine    %s, %d threads\n", info.cpu_isa.c_str(), threads);
   std::printf(
       "at first   memory read %.1f GB/s beyond the caches, %.1f GB/s for as "
       "many bytes as\n"

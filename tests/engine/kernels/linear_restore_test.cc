@@ -48,10 +48,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 class LinearRestoreTest
     : public ::testing::TestWithParam<std::tuple<WeightType, bool>> {
  protected:
-  void SetUp() override {
-    if (!ResolveWeightType(type()).ok()) GTEST_SKIP() << "not on this CPU";
-    SetNumThreads(TeamOf(2));
-  }
+  void SetUp() override { SetNumThreads(TeamOf(2)); }
   WeightType type() const { return std::get<0>(GetParam()); }
   bool biased() const { return std::get<1>(GetParam()); }
   Linear::Options options() const { return {.type = type(), .max_rows = 64}; }
@@ -120,7 +117,6 @@ TEST_P(LinearRestoreTest, ARestoredOneComputesTheSameBits) {
     ASSERT_TRUE(restored.ok()) << restored.status();
     EXPECT_TRUE(SameBits(Apply(*restored), Apply(made))) << shape.out;
     EXPECT_EQ(restored->packed_bytes(), made.packed_bytes());
-    EXPECT_EQ(restored->exact(), made.exact());
   }
 }
 

@@ -26,27 +26,21 @@ Floats Random(size_t n, uint32_t seed) {
   return values;
 }
 
-// All three forms of a row.
+// Both forms of a row.
 struct Forms {
   explicit Forms(const Floats& x)
-      : q(x.size() + 1, 99),
-        shifted(x.size() + 1, 99),
-        positive(x.size() + 1, 99),
-        negative(x.size() + 1, 99) {
+      : q(x.size() + 1, 99), shifted(x.size() + 1, 99) {
     const auto n = std::ssize(x);
     scale = QuantizeSigned(x.data(), n, q.data());
-    scales = {scale, QuantizeShifted(x.data(), n, shifted.data()),
-              QuantizeSplit(x.data(), n, positive.data(), negative.data())};
+    scales = {scale, QuantizeShifted(x.data(), n, shifted.data())};
   }
   float scale = 0;
   Floats scales;
   std::vector<int8_t> q;
   std::vector<uint8_t> shifted;
-  std::vector<uint8_t> positive;
-  std::vector<uint8_t> negative;
 };
 
-TEST(QuantizeTest, NumbersLieWithinHalfAStepInEveryForm) {
+TEST(QuantizeTest, NumbersLieWithinHalfAStepInBothForms) {
   ForEveryTarget([] {
     for (size_t n = 1; n <= kMaxN; ++n) {
       Floats x = Random(n, static_cast<uint32_t>(n));
@@ -58,16 +52,12 @@ TEST(QuantizeTest, NumbersLieWithinHalfAStepInEveryForm) {
         // The factor and the product are rounded: 127 * 2^-23 of a step.
         ASSERT_NEAR(x[i] / forms.scale, q, 0.5 + 2e-5) << i << " of " << n;
         ASSERT_EQ(forms.shifted[i], q + 128);
-        ASSERT_EQ(forms.positive[i], std::max(q, 0));
-        ASSERT_EQ(forms.negative[i], std::max(-q, 0));
       }
       ASSERT_EQ(largest, 127);
       for (const float scale : forms.scales) ASSERT_EQ(scale, forms.scale);
       // Nothing is written past the end.
       ASSERT_EQ(forms.q[n], 99);
       ASSERT_EQ(forms.shifted[n], 99);
-      ASSERT_EQ(forms.positive[n], 99);
-      ASSERT_EQ(forms.negative[n], 99);
     }
   });
 }
@@ -124,17 +114,19 @@ TEST(DequantizeTest, ScalesDifferencesAndAddsTheBias) {
       for (int32_t& value : offsets) value = sum(generator) / 1024;
       const Floats scales = Random(n, 7);
       const Floats bias = Random(n, 8);
-      for (const float* b : {bias.data(), static_cast<const float*>(nullptr)}) {
+      for (const bool all : {true, false}) {
+        const float* const b = all ? bias.data() : nullptr;
+        const int32_t* const o = all ? offsets.data() : nullptr;
         // In place, as Linear uses it.
         Floats y(n + 1, 42);
         for (size_t i = 0; i < n; ++i) y[i] = std::bit_cast<float>(sums[i]);
-        Dequantize({scales.data(), b, 0x1p-31F},
-                   reinterpret_cast<const int32_t*>(y.data()), offsets.data(),
+        Dequantize({scales.data(), b, o, 0x1p-31F},
+                   reinterpret_cast<const int32_t*>(y.data()),
                    static_cast<int64_t>(n), y.data());
         for (size_t i = 0; i < n; ++i) {
-          const double exact = (static_cast<double>(sums[i]) - offsets[i]) *
-                                   scales[i] * 0x1p-31 +
-                               (b == nullptr ? 0 : b[i]);
+          const double sum =
+              static_cast<double>(sums[i]) - (all ? offsets[i] : 0);
+          const double exact = sum * scales[i] * 0x1p-31 + (all ? bias[i] : 0);
           // Four roundings at most, of numbers below 4 and the result.
           ASSERT_NEAR(y[i], exact, 4 * 0x1p-24 * (4 + std::abs(exact)));
         }
@@ -150,8 +142,8 @@ TEST(DequantizeTest, AScaleThatIsNanMakesEveryNumberNan) {
     const std::vector<int32_t> offsets(sums.size());
     const Floats scales(sums.size(), 1);
     Floats y(sums.size());
-    Dequantize({scales.data(), nullptr, std::nanf("")}, sums.data(),
-               offsets.data(), std::ssize(sums), y.data());
+    Dequantize({scales.data(), nullptr, offsets.data(), std::nanf("")},
+               sums.data(), std::ssize(sums), y.data());
     for (const float value : y) EXPECT_TRUE(std::isnan(value));
   });
 }

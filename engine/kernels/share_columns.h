@@ -1,0 +1,35 @@
+// The columns of several matrices, shared by the team. A part of linear.cc.
+#ifndef ENGINE_KERNELS_SHARE_COLUMNS_H_
+#define ENGINE_KERNELS_SHARE_COLUMNS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/functional/function_ref.h"
+#include "engine/kernels/any_rows.h"
+#include "engine/kernels/few_rows.h"
+
+namespace reprise {
+
+// Columns that lie next to each other, in both layouts of our own kernels.
+inline constexpr int64_t kColumnGroup = kVectorColumns;
+static_assert(kColumnGroup == kAnyRowsColumns);
+
+struct ColumnBytes {
+  int64_t columns = 0;
+  int64_t group_bytes = 0;  // of kColumnGroup columns
+};
+
+// Calls compute(matrix, first, last) for columns of each matrix, until all
+// columns of all are computed; `first` is a multiple of kColumnGroup. Each
+// thread reads the same share of all bytes from one end to the other, so that
+// all wait for each other once.
+void ShareColumns(
+    std::span<const ColumnBytes> matrices,
+    absl::FunctionRef<void(size_t matrix, int64_t first, int64_t last)>
+        compute);
+
+}  // namespace reprise
+
+#endif  // ENGINE_KERNELS_SHARE_COLUMNS_H_
