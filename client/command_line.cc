@@ -121,6 +121,18 @@ constexpr char kInspectFooter[] =
     "  reprise inspect models/embedded\n"
     "  reprise inspect models/embedded --json | jq .state_bytes";
 
+constexpr char kBenchFooter[] =
+    "Keeps --streams completions of random tokens going, and says how fast "
+    "their\n"
+    "tokens come and how evenly. --prompts adds long prompts, one after the "
+    "other,\n"
+    "which the streams should not feel. It keeps nothing on the server.\n"
+    "\n"
+    "Examples:\n"
+    "  reprise bench\n"
+    "  reprise bench --streams=32 --prompts=1 --long-prompt-tokens=8192\n"
+    "  reprise bench --server-pid=$(pgrep -n reprise-server) --json";
+
 CLI::Option* AddText(CLI::App& app, const std::string& description,
                      CommandLine& line) {
   const auto set = [&line](const std::string& value) {
@@ -230,6 +242,34 @@ void AddInspect(CLI::App& root, CommandLine& line) {
       ->type_name("")
       ->required();
   app.footer(kInspectFooter);
+}
+
+void AddBench(CLI::App& root, CommandLine& line) {
+  CLI::App& app = AddCommand(root, "bench", "Measures a server under load",
+                             Command::kBench, line);
+  BenchOptions& bench = line.bench;
+  const auto add = [&](const std::string& name, const std::string& description,
+                       auto& value, auto min, auto max) {
+    using T = std::remove_reference_t<decltype(value)>;
+    AddNumber<T>(app, "Options", name, description,
+                 [&value](T n) { value = n; },
+                 {.min = static_cast<T>(min), .max = static_cast<T>(max)})
+        ->default_str(std::to_string(value));
+  };
+  add("--streams", "Completions at any time", bench.streams, 1, 4096);
+  add("--prompt-tokens", "Tokens of their prompts", bench.prompt_tokens, 1,
+      1'000'000);
+  add("--max-tokens",
+      "Tokens of their answers, 0: as many as the server allows",
+      bench.max_tokens, 0, 1'000'000'000);
+  add("--prompts", "Long prompts at any time", bench.prompts, 0, 4096);
+  add("--long-prompt-tokens", "Tokens of a long prompt",
+      bench.long_prompt_tokens, 1, 1'000'000);
+  add("--seconds", "How long it is measured", bench.seconds, 1, 3600);
+  add("--server-pid",
+      "The server's process, if it runs here: its CPU time is told",
+      line.server_pid, 1, 1 << 30);
+  app.footer(kBenchFooter);
 }
 
 void AddGlobalOptions(CLI::App& app, CommandLine& line) {
@@ -385,6 +425,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   AddScore(app, line);
   AddTokenize(app, line);
   AddInspect(app, line);
+  AddBench(app, line);
   AddCommand(app, "model", "Shows what the server serves", Command::kModel,
              line);
   if (argc <= 1) {

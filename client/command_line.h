@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "client/bench.h"
 #include "proto/inference.pb.h"
 
 namespace reprise {
@@ -33,6 +34,7 @@ enum class Command {
   kScore,
   kTokenize,
   kModel,
+  kBench,
 };
 
 struct CommandLine {
@@ -75,6 +77,8 @@ struct CommandLine {
   v1::ScoreRequest score;  // all but the text
   // tokenize
   bool special_tokens = false;
+  BenchOptions bench;
+  int64_t server_pid = 0;  // bench; 0 = not told
 };
 
 // Either a command to run, or a text to print and the exit code to end with

@@ -159,6 +159,9 @@ absl::StatusOr<int> Dispatch(const CommandLine& line,
     case Command::kModel:
       RETURN_IF_ERROR(RunModel(line, context));
       return 0;
+    case Command::kBench:
+      RETURN_IF_ERROR(RunBenchCommand(line, context));
+      return 0;
     default:
       RETURN_IF_ERROR(RunSessions(line, context));
       return 0;

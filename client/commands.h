@@ -86,6 +86,8 @@ absl::Status RunPresets(const CommandLine& line, const CommandContext& context);
 absl::Status RunTokenize(const CommandLine& line,
                          const CommandContext& context);
 absl::Status RunModel(const CommandLine& line, const CommandContext& context);
+absl::Status RunBenchCommand(const CommandLine& line,
+                             const CommandContext& context);
 
 }  // namespace reprise
 
