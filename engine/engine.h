@@ -110,8 +110,7 @@ inline constexpr int64_t kMostContext = int64_t{1} << 24;
 // weights and of one more matrix.
 // InvalidArgument, naming the field or the tensor, for a checkpoint that is
 // not what its config says; NotFound if a file is missing, Unavailable if it
-// cannot be read; FailedPrecondition if this CPU cannot compute with
-// `options.weights` (bf16); Internal if oneDNN fails.
+// cannot be read; Internal if oneDNN fails.
 absl::StatusOr<std::unique_ptr<Engine>> LoadEngine(
     const EngineOptions& options);
 

@@ -13,6 +13,7 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/any_rows.cc"
 #include "hwy/foreach_target.h"  // must come first
 // clang-format on
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -114,6 +115,8 @@ HWY_INLINE void AddTo(typename T::Sum* y, const VF* sums, bool first,
   if (to == buffer) std::memcpy(y, buffer, bytes);
 }
 
+constexpr size_t kAheadBytes = 1536;
+
 template <class T, int kRows, int kBlocks>
 void AddChunk(const Chunk<T>& chunk) {
   const DF df;
@@ -124,6 +127,11 @@ void AddChunk(const Chunk<T>& chunk) {
   }
   const typename T::Number* w = chunk.w;
   for (int64_t i = 0; i < chunk.numbers; ++i, w += kAnyRowsColumns) {
+    // Few rows wait for memory; CPUs look ahead no further than a page, which
+    // a block of 8 bits ends within.
+    for (int b = 0; b < kBlocks; ++b) {
+      hwy::Prefetch(w + b * chunk.block + kAheadBytes / sizeof(*w));
+    }
     VF weights[kBlocks * kVectors];
     HWY_UNROLL(8)
     for (int v = 0; v < kBlocks * kVectors; ++v) {
@@ -179,10 +187,11 @@ void Multiply(const ColumnBlocks& matrix, const AnyRows& rows, int64_t first,
   const auto* const w = reinterpret_cast<const Number*>(matrix.weights);
   auto* const y = static_cast<typename T::Sum*>(rows.sums);
   const int64_t in = matrix.in;
-  const int64_t block = (in + 15) / 16 * 16 * kAnyRowsColumns;
+  const int64_t block = PaddedNumbers(in) * kAnyRowsColumns;
   HWY_ALIGN float expanded[kGroupRows * kRowFloats];
   // Of a panel; all its rows and columns of a chunk; a group of rows.
-  const auto add = [&](int64_t i, int64_t row, int64_t column, int64_t end) {
+  const auto add = [&](int64_t i, int64_t row, int64_t column,
+                       int64_t end) HWY_ATTR {
     const int64_t numbers = std::min(kChunkNumbers, in - i);
     const int64_t group = std::min<int64_t>(kGroupRows, rows.count - row);
     for (int64_t r = 0; r < group; ++r) {

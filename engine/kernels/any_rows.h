@@ -1,10 +1,10 @@
 // Sums of x W for any number of rows, on any CPU, in Highway SIMD with run-time
-// dispatch. A part of linear.cc, matmul.cc and
-// pack_weights.cc.
+// dispatch. A part of linear.cc, matmul.cc and pack_weights.cc.
 //
-// Why: where oneDNN 2.6 has no blocked matmul of a type (f32 and 8 bits on
-// AVX2, bf16 before AVX-512 BF16), the bits of its other ones change with the
-// number of rows, 8-bit sums saturate, and bf16 is slow or missing.
+// Why: where oneDNN 2.6 has no blocked matmul of a type (f32 before AVX-512, 8
+// bits before its VNNI, bf16 before its BF16), the bits of its other ones
+// change with the number of rows, 8-bit sums saturate, and bf16 is slow or
+// missing.
 //
 // Exactness: an element is the sum over chunks of kChunkNumbers numbers, in
 // order; a chunk's sum begins with zero, and takes one number after the other
@@ -24,9 +24,11 @@ namespace reprise {
 inline constexpr int64_t kAnyRowsColumns = 16;
 inline constexpr int64_t kChunkNumbers = 256;
 
+// Numbers of a column of a block: oneDNN's name for the layout is BA16a16b.
+constexpr int64_t PaddedNumbers(int64_t in) { return (in + 15) / 16 * 16; }
+
 // W, [in, out] of f32, bf16 or s8, in blocks of kAnyRowsColumns columns (those
-// beyond `out` are 0). A block is [in, rounded up to a multiple of 16] of
-// [kAnyRowsColumns].
+// beyond `out` are 0). A block is [PaddedNumbers(in)] of [kAnyRowsColumns].
 struct ColumnBlocks {
   WeightType type = WeightType::kF32;
   int64_t in = 0;

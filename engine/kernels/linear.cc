@@ -400,21 +400,40 @@ void Linear::ApplyOwn(std::span<const Call> calls, LinearScratch& scratch) {
     sources[i] = impl.Source(x, used, work);
     matrices[i] = {
         .columns = impl.out,
-        .group_bytes = impl.in * kColumnGroup * 4 / NumbersPerStep(impl.type)};
+        .group_bytes = impl.in * kColumnGroup * 4 / NumbersPerStep(impl.type),
+        .rows = x.rows};
     impl.AddRoom(x.rows, used);
   }
-  ShareColumns(std::span(matrices).first(calls.size()), [&](size_t i,
-                                                            int64_t first,
-                                                            int64_t last) {
+  // Rows and columns of one call.
+  const auto compute = [&](size_t i, int64_t row, int64_t rows, int64_t first,
+                           int64_t last) {
     const auto& [linear, x, y] = calls[i];
     const Impl& impl = *linear->impl_;
-    impl.Multiply(sources[i], y, first, last);
+    const int64_t row_bytes = impl.in * 4 / NumbersPerStep(impl.type);
+    impl.Multiply(static_cast<const std::byte*>(sources[i]) + row * row_bytes,
+                  {y.Row(row), rows, y.cols}, first, last);
     const float* const scales = work.row_scales.data() + first_rows[i];
-    for (int64_t row = 0; row < x.rows; ++row) {
-      const float scale = impl.type == WeightType::kInt8 ? scales[row] : 0;
-      impl.Finish(scale, first, y.RowSpan(row).subspan(first, last - first));
+    for (int64_t r = row; r < row + rows; ++r) {
+      const float scale = impl.type == WeightType::kInt8 ? scales[r] : 0;
+      impl.Finish(scale, first, y.RowSpan(r).subspan(first, last - first));
     }
-  });
+  };
+  const int64_t rows = calls[0].x.rows;
+  const int64_t out = calls[0].y.cols;
+  const int64_t threads = NumThreads();
+  if (rows > kMostFewRows && out < 2 * threads * kColumnGroup) {
+    // One call of few columns.
+    ForEach(threads, rows * out * calls[0].x.cols / threads, [&](int64_t part) {
+      const int64_t row = rows * part / threads;
+      const int64_t end = rows * (part + 1) / threads;
+      if (row < end) compute(0, row, end - row, 0, out);
+    });
+    return;
+  }
+  ShareColumns(std::span(matrices).first(calls.size()),
+               [&](size_t i, int64_t first, int64_t last) {
+                 compute(i, 0, calls[i].x.rows, first, last);
+               });
 }
 
 // Lets few rows go another way than oneDNN's if it has oneDNN's bits, found out
@@ -442,6 +461,7 @@ void Linear::UseFewRowsIfExact() {
 void Linear::Reserve(LinearScratch& scratch) const {
   LinearScratch::Impl& work = *scratch.impl_;
   int64_t rows = impl_->own_rows;
+  if (rows > 0) rows = std::max(rows, int64_t{kMostCalls} * kMostFewRows);
   for (const Kernel& kernel : impl_->kernels->kernels) {
     work.Bind(kernel);
     rows = std::max(rows, kernel.rows);

@@ -6,8 +6,8 @@
 // that choice changes the last bit. So a Linear uses one for all, that for 4
 // rows, and 1 to 3 rows that cannot have it run as 2, 3 or 4. Up to 8 rows
 // (int8: 4) go through few_rows.h if it is seen to give this matrix oneDNN's
-// bits. Where oneDNN has no such implementation (before AVX-512; of bf16,
-// before AVX-512 BF16), all rows go through any_rows.h.
+// bits. Where oneDNN has no such implementation (before AVX-512; of int8 before
+// its VNNI, of bf16 before its BF16), all rows go through any_rows.h.
 //
 // bf16: weights, and x at every call, are rounded; sums are f32.
 // int8: weights become 8-bit integers with a scale for each output, inputs with

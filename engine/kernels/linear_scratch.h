@@ -56,9 +56,10 @@ struct LinearScratch::Impl {
   dnnl::stream stream{CpuEngine()};
   std::unordered_map<uint64_t, Bound> bound;  // by Kernel::id
   std::vector<Line> scratchpad;               // of the most demanding kernel
-  std::vector<uint16_t> bf16;                 // [kernel rows, in]
+  // Sources, of a kernel's rows or of those of all calls:
+  std::vector<uint16_t> bf16;
   // Of 8-bit matmuls:
-  std::vector<uint8_t> quantized;  // [kernel rows, in]; for own ones, signed
+  std::vector<uint8_t> quantized;  // signed numbers for any_rows.h
   std::vector<float> row_scales;   // [rows]
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/mutex.h"
+#include "engine/kernels/any_rows.h"
 #include "engine/kernels/few_rows.h"
 
 namespace reprise {
@@ -109,7 +110,7 @@ bool IsExactImplementation(std::string_view name) {
 bool SumsAreRight(const ShapeKey& shape, uint8_t x, int8_t w) {
   const MatmulDesc desc =
       FindMatmul(shape, kReferenceRows, AnyWeights(shape), "");
-  if (!desc) return true;  // GetKernels reports it
+  if (!desc) return true;
   const Kernel kernel(desc, kReferenceRows);
   memory source(kernel.source, CpuEngine());
   memory weights(desc.weights_desc(), CpuEngine());
@@ -150,6 +151,7 @@ std::shared_ptr<const ShapeKernels> OwnKernels(const ShapeKey& key) {
   auto made = std::make_shared<ShapeKernels>();
   made->weights = memory::desc({key.in, key.out}, TypesOf(key.type).weights,
                                memory::format_tag::BA16a16b);
+  static_assert(kAnyRowsColumns == 16 && PaddedNumbers(1) == 16);
   return made;
 }
 
@@ -161,7 +163,8 @@ std::shared_ptr<const ShapeKernels> MakeKernels(const ShapeKey& key) {
   // Sums of integers are exact in any order, so any implementation will do.
   const bool integers = key.type == WeightType::kInt8;
   const std::string name = integers ? "" : reference.impl_info_str();
-  if (integers ? EightBitSumsSaturate() : !IsExactImplementation(name)) {
+  if (!IsExactImplementation(reference.impl_info_str()) ||
+      (integers && EightBitSumsSaturate())) {
     return OwnKernels(key);
   }
   auto made = std::make_shared<ShapeKernels>();
@@ -175,7 +178,11 @@ std::shared_ptr<const ShapeKernels> MakeKernels(const ShapeKey& key) {
   for (int64_t bucket = key.num_buckets - 1; bucket >= 0; --bucket) {
     const int64_t rows = BucketRows(bucket);
     MatmulDesc desc = FindMatmul(key, rows, made->weights, name);
-    if (!desc && rows >= kReferenceRows) return OwnKernels(key);
+    // Our own would be exact, too, but whether a matrix is theirs must not
+    // depend on how many rows there may be.
+    if (!desc && rows >= kReferenceRows) {
+      throw dnnl::error(dnnl_unimplemented, "oneDNN refuses its own layout");
+    }
     // Without one of its own, the next larger bucket serves it.
     if (desc) made->kernels.emplace_back(desc, rows);
     made->by_bucket[static_cast<size_t>(bucket)] = made->kernels.size() - 1;

@@ -55,8 +55,9 @@ absl::Status ForEachRow(const LinearShape& shape, ReadRows rows,
 template <class T>
 void CopyToBlocks(const T* weight, const LinearShape& shape, T* blocks) {
   constexpr int64_t kColumns = kAnyRowsColumns;
-  const auto [in, out] = shape;
-  const int64_t padded = (in + 15) / 16 * 16;
+  const int64_t in = shape.in;
+  const int64_t out = shape.out;
+  const int64_t padded = PaddedNumbers(in);
   ForEach((out + kColumns - 1) / kColumns, in * kColumns, [&](int64_t number) {
     T* const block = blocks + number * padded * kColumns;
     const int64_t first = number * kColumns;

@@ -16,11 +16,15 @@ int64_t Groups(int64_t columns) {
 void ShareColumns(std::span<const ColumnBytes> matrices,
                   absl::FunctionRef<void(size_t, int64_t, int64_t)> compute) {
   int64_t all = 0;
-  for (const auto& [columns, bytes] : matrices) all += Groups(columns) * bytes;
+  int64_t work = 0;  // four bytes and a row each
+  for (const auto& [columns, bytes, rows] : matrices) {
+    all += Groups(columns) * bytes;
+    work += Groups(columns) * bytes / 4 * rows;
+  }
   // Smaller and smaller shares, taken when a thread has time, cost a tenth
   // more: each begins a stream of reads anew.
   const int64_t parts = NumThreads();
-  ForEach(parts, all / parts / 4, [&](int64_t part) {
+  ForEach(parts, work / parts, [&](int64_t part) {
     int64_t before = 0;  // bytes of the matrices before
     for (size_t i = 0; i < matrices.size(); ++i) {
       const int64_t columns = matrices[i].columns;

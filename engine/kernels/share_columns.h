@@ -19,6 +19,7 @@ static_assert(kColumnGroup == kAnyRowsColumns);
 struct ColumnBytes {
   int64_t columns = 0;
   int64_t group_bytes = 0;  // of kColumnGroup columns
+  int64_t rows = 1;         // that are multiplied with them
 };
 
 // Calls compute(matrix, first, last) for columns of each matrix, until all

@@ -41,9 +41,8 @@ std::span<const MixerEntry> MixerTable();
 
 // The mixer that `description` describes. Fails as Weights does, with the
 // tensor that is missing or not what the description says, and as
-// Linear::Create does: FailedPrecondition if this CPU cannot compute with the
-// type of the weights, Internal if oneDNN fails. CHECKs that the description's
-// kind is in the table: adapters make no other.
+// Linear::Create does. CHECKs that the description's kind is in the table:
+// adapters make no other.
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMixer(
     const MixerDescription& description, const MixerContext& context);
 

@@ -5,7 +5,7 @@
 //   header  8 bytes "RPRSPACK" | u32 version | u32 CRC of the table
 //           u64 where the table begins | u64 its length | 28 zeros
 //           u32 CRC of the header before it
-//   block   weights in oneDNN's layout | bias and scales
+//   block   packed weights | bias and scales
 //           begins at a multiple of 64
 //   table   u32 n | n times: sized name, sized value        (the identity)
 //           u32 n | n times: sized tensor, 32 bytes SHA-256 (the sources)

@@ -20,8 +20,6 @@ v1::GenerateRequest ContinuationRequest();
 // Used by one thread.
 class CrashReference {
  public:
-  // On int8 weights, with which results are the same on every CPU whatever is
-  // computed together.
   explicit CrashReference(const std::vector<std::string>& model_arguments);
   bool AwaitReady() { return server_.AwaitReady(); }
 

@@ -36,9 +36,9 @@ namespace {
 constexpr int kClients = 4;
 constexpr int kSlots = 6;  // fewer than sessions, so that some are put away
 
-const std::vector<std::string> kModel = {
-    "--model=" REPRISE_SOURCE_DIR "/models/embedded", "--weights=int8",
-    "--slots=" + std::to_string(kSlots)};
+const std::vector<std::string> kModel = {"--model=" REPRISE_SOURCE_DIR
+                                         "/models/embedded",
+                                         "--slots=" + std::to_string(kSlots)};
 
 class CrashTest : public ::testing::TestWithParam<const char*> {
  protected:

@@ -206,7 +206,7 @@ int Main(int argc, char** argv) {
   CLI::App app(
       "Measures the engine on a model folder, or on random weights of a named\n"
       "shape, and prints every figure beside the limit that the machine sets:\n"
-      "the memory's read speed, or oneDNN's best matmul rate at 512 rows.\n\n"
+      "the memory's read speed, or the best matmul rate at 512 rows.\n\n"
       "  reprise-bench --shape=linear-gpt2 --weights=f32,bf16,int8\n"
       "  reprise-bench --shape=rwkv7-0.1b --sweep=sessions --json\n"
       "  reprise-bench --shape=mamba-130m --write=/tmp/mamba-130m\n"
