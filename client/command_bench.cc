@@ -47,39 +47,22 @@ std::string Number(double value, int decimals) {
   return text.data();
 }
 
-// Of times, in milliseconds.
-struct Spread {
-  explicit Spread(std::vector<double> seconds) : count(seconds.size()) {
-    if (seconds.empty()) return;
-    std::sort(seconds.begin(), seconds.end());
-    const auto at = [&seconds](double part) {
-      const double last = static_cast<double>(seconds.size() - 1);
-      return 1e3 * seconds[static_cast<size_t>(part * last + 0.5)];
-    };
-    median = at(0.5);
-    p99 = at(0.99);
-    longest = at(1);
-  }
+std::string ToString(const TimeSpread& spread) {
+  if (spread.count == 0) return "none";
+  const auto ms = [](double seconds) {
+    return Number(1e3 * seconds, 2) + " ms";
+  };
+  return absl::StrCat("median ", ms(spread.median), ", p99 ", ms(spread.p99),
+                      " (", Number(spread.p99 / spread.median, 2),
+                      " times), longest ", ms(spread.longest));
+}
 
-  std::string ToString() const {
-    if (count == 0) return "none";
-    return absl::StrCat("median ", Number(median, 2), " ms, p99 ",
-                        Number(p99, 2), " ms (", Number(p99 / median, 2),
-                        " times), longest ", Number(longest, 2), " ms");
-  }
-
-  nlohmann::ordered_json ToJson() const {
-    return {{"count", count},
-            {"median_ms", median},
-            {"p99_ms", p99},
-            {"longest_ms", longest}};
-  }
-
-  size_t count;
-  double median = 0;
-  double p99 = 0;
-  double longest = 0;
-};
+nlohmann::ordered_json ToJson(const TimeSpread& spread) {
+  return {{"count", spread.count},
+          {"median_ms", 1e3 * spread.median},
+          {"p99_ms", 1e3 * spread.p99},
+          {"longest_ms", 1e3 * spread.longest}};
+}
 
 struct Report {
   Report(const BenchResult& result, const BenchOptions& options)
@@ -87,22 +70,22 @@ struct Report {
         seconds(result.seconds),
         tokens_per_s(static_cast<double>(result.tokens) / seconds),
         long_prompts(result.long_prompts),
-        gaps(result.gaps),
-        first_tokens(result.first_tokens),
-        long_first_tokens(result.long_first_tokens) {}
+        gaps(SpreadOf(result.gaps)),
+        first_tokens(SpreadOf(result.first_tokens)),
+        long_first_tokens(SpreadOf(result.long_first_tokens)) {}
 
   double PromptTokensPerSecond() const {
     return static_cast<double>(long_prompts) * options.long_prompt_tokens /
            seconds;
   }
 
-  std::string ToString() const {
+  std::string Text() const {
     std::vector<std::pair<std::string, std::string>> lines = {
         {"streams",
          absl::StrCat(options.streams, " for ", Number(seconds, 1), " s")},
         {"tokens/s", Number(tokens_per_s, 1)},
-        {"between tokens", gaps.ToString()},
-        {"first token", first_tokens.ToString()},
+        {"between tokens", ToString(gaps)},
+        {"first token", ToString(first_tokens)},
     };
     if (options.prompts > 0) {
       lines.emplace_back(
@@ -110,7 +93,7 @@ struct Report {
           absl::StrCat(long_prompts, " of ",
                        FormatTokens(options.long_prompt_tokens), ", ",
                        Number(PromptTokensPerSecond(), 1), " tokens/s"));
-      lines.emplace_back("their first token", long_first_tokens.ToString());
+      lines.emplace_back("their first token", ToString(long_first_tokens));
     }
     if (server_cpu_us) {
       lines.emplace_back("server", absl::StrCat(Number(*server_cpu_us, 0),
@@ -121,16 +104,16 @@ struct Report {
     return FormatProperties(lines);
   }
 
-  std::string ToJson() const {
+  std::string Json() const {
     nlohmann::ordered_json json = {
         {"streams", options.streams},
         {"seconds", seconds},
         {"tokens_per_s", tokens_per_s},
-        {"between_tokens", gaps.ToJson()},
-        {"first_token", first_tokens.ToJson()},
+        {"between_tokens", ToJson(gaps)},
+        {"first_token", ToJson(first_tokens)},
         {"long_prompts", long_prompts},
         {"long_prompt_tokens_per_s", PromptTokensPerSecond()},
-        {"long_first_token", long_first_tokens.ToJson()},
+        {"long_first_token", ToJson(long_first_tokens)},
         {"own_cpu_us_per_token", own_cpu_us}};
     if (server_cpu_us) json["server_cpu_us_per_token"] = *server_cpu_us;
     return json.dump() + "\n";
@@ -140,44 +123,51 @@ struct Report {
   double seconds;
   double tokens_per_s;
   uint64_t long_prompts;
-  Spread gaps;
-  Spread first_tokens;
-  Spread long_first_tokens;
-  // Of each token that came, measured or not.
+  TimeSpread gaps;
+  TimeSpread first_tokens;
+  TimeSpread long_first_tokens;
+  // Of each token of the streams, with all that was done meanwhile.
   std::optional<double> server_cpu_us;
   double own_cpu_us = 0;
 };
 
 }  // namespace
 
-absl::Status RunBenchCommand(const CommandLine& line,
-                             const CommandContext& context) {
+absl::StatusOr<int> RunBenchCommand(const CommandLine& line,
+                                    const CommandContext& context) {
   Terminal& terminal = context.terminal;
   ASSIGN_OR_RETURN(const v1::Model model, context.client.GetModel());
-  const std::vector<int64_t> pids = {getpid(), line.server_pid};
-  std::vector<double> before(pids.size());
-  const size_t processes = line.server_pid > 0 ? 2 : 1;
-  for (size_t i = 0; i < processes; ++i) {
-    ASSIGN_OR_RETURN(before[i], CpuSeconds(pids[i]));
-  }
-  uint64_t tokens = 0;
-  const absl::StatusOr<BenchResult> result =
-      RunBench(context.client, model, line.bench, [&](uint64_t so_far) {
-        tokens = so_far;
-        terminal.Progress(FormatTokens(tokens));
-        return true;
-      });
+  std::vector<int64_t> pids = {getpid()};
+  if (line.server_pid > 0) pids.push_back(line.server_pid);
+  // Of each process, from the beginning of the measured time to its end.
+  std::vector<double> cpu(pids.size());
+  absl::Status counted;
+  const auto on_measured = [&](bool end) {
+    for (size_t i = 0; i < pids.size(); ++i) {
+      const absl::StatusOr<double> seconds = CpuSeconds(pids[i]);
+      counted.Update(seconds.status());
+      if (seconds.ok()) cpu[i] = end ? *seconds - cpu[i] : *seconds;
+    }
+  };
+  Cancellation interrupted;
+  context.interrupts.WatchCall(&interrupted);
+  const absl::StatusOr<BenchResult> result = RunBench(
+      context.client, model, line.bench,
+      {.on_measured = on_measured, .on_progress = [&](uint64_t tokens) {
+         terminal.Progress(FormatTokens(tokens));
+         return counted.ok() && !interrupted.cancelled();
+       }});
+  context.interrupts.WatchCall(nullptr);
   terminal.Progress("");
+  if (interrupted.cancelled()) return kInterruptedExitCode;
+  RETURN_IF_ERROR(counted);
   RETURN_IF_ERROR(result.status());
   Report report(*result, line.bench);
-  for (size_t i = 0; i < processes; ++i) {
-    ASSIGN_OR_RETURN(const double now, CpuSeconds(pids[i]));
-    const double us = 1e6 * (now - before[i]) / static_cast<double>(tokens);
-    if (i == 0) report.own_cpu_us = us;
-    if (i == 1) report.server_cpu_us = us;
-  }
-  terminal.Print(line.json ? report.ToJson() : report.ToString());
-  return absl::OkStatus();
+  const double tokens = static_cast<double>(result->tokens);
+  report.own_cpu_us = 1e6 * cpu[0] / tokens;
+  if (pids.size() > 1) report.server_cpu_us = 1e6 * cpu[1] / tokens;
+  terminal.Print(line.json ? report.Json() : report.Text());
+  return 0;
 }
 
 }  // namespace reprise

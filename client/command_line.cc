@@ -126,7 +126,8 @@ constexpr char kBenchFooter[] =
     "their\n"
     "tokens come and how evenly. --prompts adds long prompts, one after the "
     "other,\n"
-    "which the streams should not feel. It keeps nothing on the server.\n"
+    "which the streams should not feel. CPU times are those of a token of the\n"
+    "streams, with all that was done meanwhile.\n"
     "\n"
     "Examples:\n"
     "  reprise bench\n"
@@ -256,19 +257,20 @@ void AddBench(CLI::App& root, CommandLine& line) {
                  {.min = static_cast<T>(min), .max = static_cast<T>(max)})
         ->default_str(std::to_string(value));
   };
-  add("--streams", "Completions at any time", bench.streams, 1, 4096);
+  add("--streams", "Completions at any time", bench.streams, 1, 1024);
   add("--prompt-tokens", "Tokens of their prompts", bench.prompt_tokens, 1,
       1'000'000);
   add("--max-tokens",
       "Tokens of their answers, 0: as many as the server allows",
       bench.max_tokens, 0, 1'000'000'000);
-  add("--prompts", "Long prompts at any time", bench.prompts, 0, 4096);
+  add("--prompts", "Long prompts at any time", bench.prompts, 0, 1024);
   add("--long-prompt-tokens", "Tokens of a long prompt",
       bench.long_prompt_tokens, 1, 1'000'000);
   add("--seconds", "How long it is measured", bench.seconds, 1, 3600);
-  add("--server-pid",
+  AddNumber<int64_t>(
+      app, "Options", "--server-pid",
       "The server's process, if it runs here: its CPU time is told",
-      line.server_pid, 1, 1 << 30);
+      [&line](int64_t n) { line.server_pid = n; }, {.min = 1, .max = 1 << 30});
   app.footer(kBenchFooter);
 }
 

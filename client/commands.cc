@@ -142,6 +142,8 @@ absl::StatusOr<int> Dispatch(const CommandLine& line,
       return RunComplete(line, context);
     case Command::kChat:
       return RunChat(line, context);
+    case Command::kBench:
+      return RunBenchCommand(line, context);
     case Command::kScore:
       return RunScore(line, context);
     case Command::kSessionsExport:
@@ -158,9 +160,6 @@ absl::StatusOr<int> Dispatch(const CommandLine& line,
       return 0;
     case Command::kModel:
       RETURN_IF_ERROR(RunModel(line, context));
-      return 0;
-    case Command::kBench:
-      RETURN_IF_ERROR(RunBenchCommand(line, context));
       return 0;
     default:
       RETURN_IF_ERROR(RunSessions(line, context));

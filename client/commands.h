@@ -53,6 +53,8 @@ absl::StatusOr<int> RunComplete(const CommandLine& line,
                                 const CommandContext& context);
 absl::StatusOr<int> RunScore(const CommandLine& line,
                              const CommandContext& context);
+absl::StatusOr<int> RunBenchCommand(const CommandLine& line,
+                                    const CommandContext& context);
 absl::StatusOr<int> RunChat(const CommandLine& line,
                             const CommandContext& context);
 
@@ -86,8 +88,6 @@ absl::Status RunPresets(const CommandLine& line, const CommandContext& context);
 absl::Status RunTokenize(const CommandLine& line,
                          const CommandContext& context);
 absl::Status RunModel(const CommandLine& line, const CommandContext& context);
-absl::Status RunBenchCommand(const CommandLine& line,
-                             const CommandContext& context);
 
 }  // namespace reprise
 

@@ -294,7 +294,7 @@ TEST_F(CommandLineTest, RefusesOptionsThatAreNotUtf8ByName) {
 TEST_F(CommandLineTest, WhatIsNoCommandIsNamedAndTheCommandsListed) {
   const std::string list =
       "the commands are complete, chat, sessions, presets, score, "
-      "tokenize, inspect, model";
+      "tokenize, inspect, bench, model";
   ExpectUsageError({"bogus"}, "'bogus' is no command; " + list);
   ExpectUsageError({"--json", "bogus", "x"}, "'bogus' is no command; ");
   ExpectUsageError({"--verbose"}, "a command is required; " + list);

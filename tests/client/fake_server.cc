@@ -133,6 +133,12 @@ grpc::Status FakeInference::GetModel(grpc::ServerContext*,
   response->set_name("fake");
   response->set_family("linear_attn");
   response->set_num_parameters(1'234'567);
+  response->set_vocab_size(32);
+  v1::ServerLimits& limits = *response->mutable_limits();
+  limits.set_max_running_requests(8);
+  limits.set_resident_sessions(9);
+  limits.set_max_prompt_tokens(1'000);
+  limits.set_max_new_tokens(100);
   MutexLock lock(mu_);
   response->set_chat_template(chat_template_);
   if (chat_template_.empty()) response->set_chat_template_problem("none");
