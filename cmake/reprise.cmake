@@ -86,6 +86,15 @@ function(reprise_optimise level)
   endforeach()
 endfunction()
 
+# reprise_timeout(VARIABLE SECONDS)
+# How long a test of so many seconds at most may take in this build.
+function(reprise_timeout variable seconds)
+  if(REPRISE_SANITIZE)
+    math(EXPR seconds "5 * ${seconds}")
+  endif()
+  set(${variable} ${seconds} PARENT_SCOPE)
+endfunction()
+
 # reprise_test(NAME SOURCES ... DEPS ... [COMPUTES] [GRPC] [LABELS ...]
 #              [TIMEOUT seconds])
 # One executable of GoogleTest cases; every case is a test of its own in ctest.
@@ -96,9 +105,7 @@ function(reprise_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
-  if(REPRISE_SANITIZE)
-    math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
-  endif()
+  reprise_timeout(arg_TIMEOUT ${arg_TIMEOUT})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE
     ${arg_DEPS} GTest::gmock GTest::gtest_main OpenMP::OpenMP_CXX)
