@@ -1,8 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -41,19 +39,13 @@ absl::StatusOr<double> CpuSeconds(int64_t pid) {
          static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-std::string Number(double value, int decimals) {
-  std::array<char, 64> text;
-  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
-  return text.data();
-}
-
 std::string ToString(const TimeSpread& spread) {
   if (spread.count == 0) return "none";
   const auto ms = [](double seconds) {
-    return Number(1e3 * seconds, 2) + " ms";
+    return FormatDecimals(1e3 * seconds, 2) + " ms";
   };
   return absl::StrCat("median ", ms(spread.median), ", p99 ", ms(spread.p99),
-                      " (", Number(spread.p99 / spread.median, 2),
+                      " (", FormatDecimals(spread.p99 / spread.median, 2),
                       " times), longest ", ms(spread.longest));
 }
 
@@ -81,26 +73,28 @@ struct Report {
 
   std::string Text() const {
     std::vector<std::pair<std::string, std::string>> lines = {
-        {"streams",
-         absl::StrCat(options.streams, " for ", Number(seconds, 1), " s")},
-        {"tokens/s", Number(tokens_per_s, 1)},
+        {"streams", absl::StrCat(options.streams, " for ",
+                                 FormatDecimals(seconds, 1), " s")},
+        {"tokens/s", FormatDecimals(tokens_per_s, 1)},
         {"between tokens", ToString(gaps)},
         {"first token", ToString(first_tokens)},
     };
     if (options.prompts > 0) {
       lines.emplace_back(
           "long prompts",
-          absl::StrCat(long_prompts, " of ",
-                       FormatTokens(options.long_prompt_tokens), ", ",
-                       Number(PromptTokensPerSecond(), 1), " tokens/s"));
+          absl::StrCat(
+              long_prompts, " of ", FormatTokens(options.long_prompt_tokens),
+              ", ", FormatDecimals(PromptTokensPerSecond(), 1), " tokens/s"));
       lines.emplace_back("their first token", ToString(long_first_tokens));
     }
     if (server_cpu_us) {
-      lines.emplace_back("server", absl::StrCat(Number(*server_cpu_us, 0),
-                                                " us of CPU a token"));
+      lines.emplace_back("server",
+                         absl::StrCat(FormatDecimals(*server_cpu_us, 0),
+                                      " us of CPU a token"));
     }
-    lines.emplace_back("this program", absl::StrCat(Number(own_cpu_us, 0),
-                                                    " us of CPU a token"));
+    lines.emplace_back(
+        "this program",
+        absl::StrCat(FormatDecimals(own_cpu_us, 0), " us of CPU a token"));
     return FormatProperties(lines);
   }
 

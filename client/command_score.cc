@@ -1,7 +1,5 @@
-#include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -18,12 +16,6 @@ using SteadyClock = std::chrono::steady_clock;
 
 // Faster than anybody reads, and no work for the terminal.
 constexpr auto kProgressPeriod = std::chrono::milliseconds(100);
-
-std::string Decimals(double value, int decimals) {
-  std::array<char, 64> text;
-  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
-  return text.data();
-}
 
 // Shows the messages of a Score call as they come.
 class ScoreViewer {
@@ -56,11 +48,11 @@ class ScoreViewer {
     const double seconds = std::chrono::duration<double>(now - start_).count();
     const auto scored = static_cast<double>(totals_.scored_tokens());
     const auto all = static_cast<double>(totals_.text_tokens());
-    terminal_.Progress(Decimals(100 * scored / all, 0) + "% of " +
+    terminal_.Progress(FormatDecimals(100 * scored / all, 0) + "% of " +
                        FormatTokens(totals_.text_tokens()) + ", " +
                        FormatCount(static_cast<uint64_t>(scored / seconds)) +
                        " tokens/s, perplexity " +
-                       Decimals(totals_.perplexity(), 3));
+                       FormatDecimals(totals_.perplexity(), 3));
   }
 
   const bool json_;
@@ -76,14 +68,14 @@ std::string Result(const v1::ScoreTotals& totals) {
   const auto bytes = static_cast<double>(totals.scored_bytes());
   const double nats = -totals.logprob();
   const std::string bits_per_byte =
-      bytes > 0 ? Decimals(nats / std::log(2.0) / bytes, 4) : "no bytes";
+      bytes > 0 ? FormatDecimals(nats / std::log(2.0) / bytes, 4) : "no bytes";
   return FormatProperties({
       {"tokens", FormatCount(totals.text_tokens()) + ", of which " +
                      FormatCount(totals.scored_tokens()) + " scored, " +
                      FormatCount(totals.scored_bytes()) + " bytes"},
-      {"nats per token", Decimals(nats / tokens, 4)},
+      {"nats per token", FormatDecimals(nats / tokens, 4)},
       {"bits per byte", bits_per_byte},
-      {"perplexity", Decimals(totals.perplexity(), 4)},
+      {"perplexity", FormatDecimals(totals.perplexity(), 4)},
   });
 }
 

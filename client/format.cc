@@ -15,9 +15,7 @@ namespace reprise {
 namespace {
 
 std::string WithDecimals(double value, int decimals, const char* unit) {
-  std::array<char, 64> text;
-  std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, unit);
-  return text.data();
+  return FormatDecimals(value, decimals) + " " + unit;
 }
 
 std::string ToLine(const nlohmann::json& json) {
@@ -44,6 +42,12 @@ std::string FormatBytes(uint64_t bytes) {
     ++unit;
   }
   return WithDecimals(value, 1, kUnits[unit]);
+}
+
+std::string FormatDecimals(double value, int decimals) {
+  std::array<char, 64> text;
+  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
+  return text.data();
 }
 
 std::string FormatCount(uint64_t count) {

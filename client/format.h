@@ -16,6 +16,8 @@ namespace reprise {
 std::string FormatDuration(uint64_t microseconds);
 // "512 B", "96.3 KiB", "1.5 GiB".
 std::string FormatBytes(uint64_t bytes);
+// "3.14" of 3.14159 with 2 decimals.
+std::string FormatDecimals(double value, int decimals);
 // "31,102".
 std::string FormatCount(uint64_t count);
 // "1 token", "31,102 tokens".

@@ -25,6 +25,9 @@ TEST(FormatTest, ChoosesTheUnitOfBytes) {
 }
 
 TEST(FormatTest, GroupsThousands) {
+  EXPECT_EQ(FormatDecimals(3.14159, 2), "3.14");
+  EXPECT_EQ(FormatDecimals(-0.5, 0), "-0");
+  EXPECT_EQ(FormatDecimals(2, 3), "2.000");
   EXPECT_EQ(FormatCount(0), "0");
   EXPECT_EQ(FormatCount(999), "999");
   EXPECT_EQ(FormatCount(1'000), "1,000");
