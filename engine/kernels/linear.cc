@@ -381,6 +381,7 @@ void Linear::ApplyAll(std::span<const Call> calls, LinearScratch& scratch) {
 // By our own kernels, one call of any number of rows that they take, or some of
 // few rows.
 void Linear::ApplyOwn(std::span<const Call> calls, LinearScratch& scratch) {
+  if (calls.empty()) return;
   CHECK(calls.size() <= kMostCalls);
   LinearScratch::Impl& work = *scratch.impl_;
   LinearScratch::Impl::Room room;
