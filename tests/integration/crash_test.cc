@@ -33,12 +33,13 @@
 namespace reprise {
 namespace {
 
-constexpr int kClients = 4;
-constexpr int kSlots = 6;  // fewer than sessions, so that some are put away
+constexpr int kCrashClients = 4;
+constexpr int kCrashSlots =
+    6;  // fewer than sessions, so that some are put away
 
-const std::vector<std::string> kModel = {"--model=" REPRISE_SOURCE_DIR
-                                         "/models/embedded",
-                                         "--slots=" + std::to_string(kSlots)};
+const std::vector<std::string> kCrashModel = {
+    "--model=" REPRISE_SOURCE_DIR "/models/embedded",
+    "--slots=" + std::to_string(kCrashSlots)};
 
 class CrashTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -57,14 +58,14 @@ class CrashTest : public ::testing::TestWithParam<const char*> {
           reference_.stub().Tokenize(&context, request, &response).ok());
       prompt_tokens_.push_back(static_cast<uint32_t>(response.ids_size()));
     }
-    for (int i = 0; i < kClients; ++i) {
+    for (int i = 0; i < kCrashClients; ++i) {
       clients_.push_back(
           std::make_unique<CrashClient>(i, random_(), prompt_tokens_));
     }
   }
 
   std::unique_ptr<ServerProcess> Start() const {
-    std::vector<std::string> arguments = kModel;
+    std::vector<std::string> arguments = kCrashModel;
     arguments.push_back("--store=rocksdb:" + dir_.Path("sessions"));
     arguments.push_back(std::string("--durability=") + GetParam());
     return std::make_unique<ServerProcess>(arguments);
@@ -86,7 +87,7 @@ class CrashTest : public ::testing::TestWithParam<const char*> {
       // A slow machine, too, has answered some calls by then.
       const auto& answered =
           scene.reached[static_cast<size_t>(CrashPhase::kBetweenCalls)];
-      Eventually([&] { return answered >= 2 * kClients; });
+      Eventually([&] { return answered >= 2 * kCrashClients; });
       std::this_thread::sleep_for(DrawTime(600'000));
     } else {
       const auto& reached =
@@ -131,14 +132,14 @@ class CrashTest : public ::testing::TestWithParam<const char*> {
     }
     EXPECT_EQ(listed, known);
     EXPECT_TRUE(Eventually([&] {
-      return IsAtRest(ScrapeMetrics(server.metrics_port()), kSlots);
+      return IsAtRest(ScrapeMetrics(server.metrics_port()), kCrashSlots);
     })) << ScrapeMetrics(server.metrics_port());
   }
 
   uint64_t seed_ = 0;
   std::mt19937_64 random_;
   const TempDir dir_;
-  CrashReference reference_{kModel};
+  CrashReference reference_{kCrashModel};
   std::vector<uint32_t> prompt_tokens_;
   std::vector<std::unique_ptr<CrashClient>> clients_;
   std::array<int, kNumCrashPhases> killed_in_{};

@@ -1,9 +1,8 @@
 // A whole server on a disk that is really full: commits are refused and say
 // why, conversations that need no commit go on, and when there is room again
-// everything does. A program of its own: it changes its process's mounts.
+// everything does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 
@@ -17,6 +16,7 @@
 #include "tests/support/generate_call.h"
 #include "tests/support/scrape.h"
 #include "tests/support/server_process.h"
+#include "tests/support/small_disk.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -24,23 +24,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Before any thread: each keeps the mounts that it began with.
-class MountsOfOurOwn : public ::testing::Environment {
- public:
-  void SetUp() override {
-    granted = unshare(CLONE_NEWNS) == 0 &&
-              mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
-  }
-  inline static bool granted = false;
-};
-const auto* const kMountsOfOurOwn =
-    ::testing::AddGlobalTestEnvironment(new MountsOfOurOwn);
-
 class FullDiskTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!MountsOfOurOwn::granted ||
-        mount("tmpfs", dir_.path().c_str(), "tmpfs", 0, "size=96m") != 0) {
+    if (!MountSmallDisk(dir_.path(), "96m")) {
       GTEST_SKIP() << "NOT TESTED: no right to mount a disk that can be full "
                       "(CAP_SYS_ADMIN): "
                    << strerror(errno);

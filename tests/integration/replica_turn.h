@@ -40,7 +40,8 @@ auto OnceAt(uint32_t tokens, Act act) {
 }
 
 // The same answer to the bit, wherever and however it was made.
-inline void ExpectSame(const Completion& some, const Completion& expected) {
+inline void ExpectSameAnswer(const Completion& some,
+                             const Completion& expected) {
   EXPECT_TRUE(some.status.ok()) << some.status.error_message();
   EXPECT_EQ(some.token_ids, expected.token_ids);
   EXPECT_EQ(some.text, expected.text);

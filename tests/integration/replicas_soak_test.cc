@@ -7,29 +7,18 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/integration/replicas_fixture.h"
+#include "tests/support/environment.h"
 
 namespace reprise {
 namespace {
 
 constexpr int kSessions = 4;
-
-// The test labelled `long` sets 120.
-int SoakSeconds() {
-  const char* text = std::getenv("REPRISE_SOAK_SECONDS");
-  return text == nullptr ? 8 : std::atoi(text);
-}
-
-uint64_t SoakSeed() {
-  const char* text = std::getenv("REPRISE_SOAK_SEED");
-  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
-}
 
 class ReplicasSoakTest : public ReplicasTest {
  protected:
@@ -47,7 +36,7 @@ class ReplicasSoakTest : public ReplicasTest {
   }
 
   void Trouble(Clock::time_point end) {
-    std::mt19937_64 random(SoakSeed());
+    std::mt19937_64 random(seed_);
     int turns_at_kill = 0;
     while (Clock::now() < end) {
       Sleep(100 + random() % 600);
@@ -72,7 +61,7 @@ class ReplicasSoakTest : public ReplicasTest {
 
   // One conversation, and the client's own record of it: the revision.
   void Converse(int number, Clock::time_point end) {
-    std::mt19937_64 random(SoakSeed() * 1'000 + static_cast<uint64_t>(number));
+    std::mt19937_64 random(seed_ * 1'000 + static_cast<uint64_t>(number));
     const std::string id = "soak-" + std::to_string(number);
     const auto alone = alone_->NewStub();
     uint64_t revision = 0;
@@ -88,7 +77,7 @@ class ReplicasSoakTest : public ReplicasTest {
       std::vector<std::string> notices;
       const Completion turn = Resuming(*client, request, {}, notices);
       SCOPED_TRACE(id + " at revision " + std::to_string(revision) + ", seed " +
-                   std::to_string(SoakSeed()));
+                   std::to_string(seed_));
       Check(turn, expected);
       if (HasFailure()) return;
       EXPECT_EQ(turn.started.revision(), revision);
@@ -109,13 +98,17 @@ class ReplicasSoakTest : public ReplicasTest {
       same.logprobs = expected.logprobs;
       ++recorded_;
     }
-    ExpectSame(same, expected);
+    ExpectSameAnswer(same, expected);
   }
 
   static void Sleep(uint64_t milliseconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
   }
 
+  // The test labelled `long` sets 120.
+  const std::chrono::seconds seconds_{
+      FromEnvironment("REPRISE_SOAK_SECONDS", 8)};
+  const uint64_t seed_ = FromEnvironment("REPRISE_SOAK_SEED", 1);
   std::vector<std::string> addresses_;
   Mutex mu_;
   std::vector<uint64_t> revisions_ ABSL_GUARDED_BY(mu_) =
@@ -127,7 +120,7 @@ TEST_F(ReplicasSoakTest, ConversationsSurviveWhatHappensToTheServers) {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     addresses_.push_back(Address(i));
   }
-  const auto end = Clock::now() + std::chrono::seconds(SoakSeconds());
+  const auto end = Clock::now() + seconds_;
   std::vector<std::thread> threads;
   for (int i = 0; i < kSessions; ++i) {
     threads.emplace_back([this, i, end] { Converse(i, end); });
@@ -142,10 +135,10 @@ TEST_F(ReplicasSoakTest, ConversationsSurviveWhatHappensToTheServers) {
     EXPECT_EQ(Get(*replicas_[i % kReplicas], id).revision(), revisions_[i]);
   }
   std::printf(
-      "%d s: %d turns, of them %d resumed and %d told again; %d stops, %d "
+      "%lld s: %d turns, of them %d resumed and %d told again; %d stops, %d "
       "kills\n",
-      SoakSeconds(), turns_.load(), resumed_.load(), recorded_.load(),
-      stops_.load(), kills_.load());
+      static_cast<long long>(seconds_.count()), turns_.load(), resumed_.load(),
+      recorded_.load(), stops_.load(), kills_.load());
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST_F(ReplicasTest, AConversationMovesAtEveryTurn) {
     const Completion expected = On(*alone_, request);
     ASSERT_TRUE(expected.status.ok()) << expected.status.error_message();
     const Completion moved = On(*replicas_[turn % kReplicas], request);
-    ExpectSame(moved, expected);
+    ExpectSameAnswer(moved, expected);
     EXPECT_EQ(moved.finished.at(0).revision(), turn + 1);
     if (turn == 0) continue;
     // Nothing is computed again: it is read from the store, also where an older
@@ -59,7 +59,7 @@ TEST_F(ReplicasTest, ForksRewindsAndDeletionsAreEverybodys) {
   rewind.set_revision(1);
   EXPECT_EQ(a->RewindSession(rewind)->revision(), 3u);
   const Completion again = On(*replicas_[1], next);
-  ExpectSame(again, second);
+  ExpectSameAnswer(again, second);
   EXPECT_EQ(again.finished.at(0).revision(), 4u);
   v1::ForkSessionRequest fork;
   fork.set_id("s");
@@ -68,12 +68,12 @@ TEST_F(ReplicasTest, ForksRewindsAndDeletionsAreEverybodys) {
   v1::GenerateRequest third = ReplicaTurn(kTexts[2], 10, 3);
   const Completion of_s = On(*replicas_[2], third);
   third.set_session_id("t");
-  ExpectSame(On(*replicas_[0], third), of_s);
+  ExpectSameAnswer(On(*replicas_[0], third), of_s);
   EXPECT_TRUE(a->DeleteSession("s").ok());
   EXPECT_TRUE(absl::IsNotFound(b->GetSession("s").status()));
   // Made again: another session, though replica 1 has the old one in a slot.
   const Completion anew = On(*replicas_[1], ReplicaTurn(kTexts[0], 10, 1));
-  ExpectSame(anew, first);
+  ExpectSameAnswer(anew, first);
   EXPECT_EQ(anew.started.revision(), 0u);
 }
 
@@ -95,7 +95,7 @@ TEST_F(ReplicasTest, AKilledServersTurnGoesOnElsewhere) {
     const Completion resumed = Resuming(
         *client, request,
         OnceAt(tokens, [&] { replicas_[victim]->Signal(SIGKILL); }), notices);
-    ExpectSame(resumed, expected);
+    ExpectSameAnswer(resumed, expected);
     EXPECT_NE(client->address(), first);
     EXPECT_THAT(notices,
                 ElementsAre("the server at " + first +
@@ -105,8 +105,8 @@ TEST_F(ReplicasTest, AKilledServersTurnGoesOnElsewhere) {
     EXPECT_EQ(replicas_[victim]->Wait(), 128 + SIGKILL);
     Replace(victim);
   }
-  ExpectSame(On(*replicas_[0], ReplicaTurn("So", 20, 9)),
-             On(*alone_, ReplicaTurn("So", 20, 9)));
+  ExpectSameAnswer(On(*replicas_[0], ReplicaTurn("So", 20, 9)),
+                   On(*alone_, ReplicaTurn("So", 20, 9)));
 }
 
 TEST_F(ReplicasTest, WithoutASessionTooAndForSeveralAnswers) {
@@ -147,7 +147,7 @@ TEST_F(ReplicasTest, AServerThatHasToEndKeepsAPartAndTheTurnIsMadeWhole) {
   const Completion resumed =
       Resuming(*client, request,
                OnceAt(20, [&] { replicas_[0]->Signal(SIGTERM); }), notices);
-  ExpectSame(resumed, expected);
+  ExpectSameAnswer(resumed, expected);
   EXPECT_EQ(replicas_[0]->Wait(), 0);
   ASSERT_EQ(notices.size(), 1u);
   EXPECT_THAT(notices[0], HasSubstr("; continued on " + client->address()));
@@ -167,7 +167,7 @@ TEST_F(ReplicasTest, AConnectionThatBreaksIsNotACancelledTurn) {
     std::vector<std::string> notices;
     const Completion resumed =
         Resuming(*client, request, OnceAt(20, [&] { network.Cut(); }), notices);
-    ExpectSame(resumed, expected);
+    ExpectSameAnswer(resumed, expected);
     EXPECT_THAT(notices,
                 ElementsAre("the server at " + network.address() +
                             " went away; continued on " + client->address()));
@@ -198,7 +198,7 @@ TEST_F(ReplicasTest, AnAnswerThatWasLostAfterItsCommitIsToldAgain) {
                         network.Cut();
                       }),
                notices);
-  ExpectSame(resumed, expected);
+  ExpectSameAnswer(resumed, expected);
   EXPECT_EQ(notices.size(), 1u);
   EXPECT_EQ(resumed.finished.at(0).revision(), 1u);
   EXPECT_EQ(Get(*replicas_[2], "s").revision(), 1u);  // and only once
@@ -233,7 +233,7 @@ TEST_F(ReplicasTest, OfTwoThatRaceOneCommits) {
     ASSERT_TRUE(On(*alone_, request).status.ok());
   }
   const v1::GenerateRequest last = ReplicaTurn("So", 20, 9);
-  ExpectSame(On(*replicas_[2], last), On(*alone_, last));
+  ExpectSameAnswer(On(*replicas_[2], last), On(*alone_, last));
 }
 
 TEST_F(ReplicasTest, AServerThatWasStoppedCannotCommitOverNewerWork) {
@@ -250,7 +250,7 @@ TEST_F(ReplicasTest, AServerThatWasStoppedCannotCommitOverNewerWork) {
   replicas_[0]->Signal(SIGSTOP);
   const v1::GenerateRequest newer = ReplicaTurn(kTexts[2], 20, 3);
   const Completion done = On(*replicas_[1], newer);
-  ExpectSame(done, On(*alone_, newer));
+  ExpectSameAnswer(done, On(*alone_, newer));
   EXPECT_EQ(done.finished.at(0).revision(), 2u);
   replicas_[0]->Signal(SIGCONT);
   bool finished = false;
@@ -264,7 +264,7 @@ TEST_F(ReplicasTest, AServerThatWasStoppedCannotCommitOverNewerWork) {
   // And what it had in its slot is not gone on from.
   const v1::GenerateRequest next = ReplicaTurn(kTexts[3], 20, 4);
   const Completion after = On(*replicas_[0], next);
-  ExpectSame(after, On(*alone_, next));
+  ExpectSameAnswer(after, On(*alone_, next));
   EXPECT_EQ(after.started.resumed_from(), v1::RESUME_SOURCE_STORE);
   EXPECT_EQ(after.finished.at(0).revision(), 3u);
 }
@@ -279,7 +279,7 @@ TEST_F(ReplicasTest, AStoppedServersTurnGoesOnElsewhere) {
       *client, request, OnceAt(20, [&] { replicas_[0]->Signal(SIGSTOP); }),
       // Less than it takes to notice: that does not count.
       notices, /*timeout_ms=*/kReplicaKeepaliveMs);
-  ExpectSame(resumed, expected);
+  ExpectSameAnswer(resumed, expected);
   EXPECT_EQ(resumed.finished.at(0).revision(), 1u);
   EXPECT_THAT(notices,
               ElementsAre("the server at " + Address(0) +
@@ -293,14 +293,14 @@ TEST_F(ReplicasTest, AStoppedServersTurnGoesOnElsewhere) {
     after = On(*replicas_[0], next);
     return after.status.error_code() != grpc::StatusCode::ABORTED;
   })) << after.status.error_message();
-  ExpectSame(after, On(*alone_, next));
+  ExpectSameAnswer(after, On(*alone_, next));
   ASSERT_EQ(after.finished.size(), 1u);
   EXPECT_EQ(after.finished[0].revision(), 2u);
 }
 
 TEST_F(ReplicasTest, WithoutRedisTurnsAreRefusedUntilItIsBack) {
   const v1::GenerateRequest first = ReplicaTurn(kTexts[0], 20, 1);
-  ExpectSame(On(*replicas_[0], first), On(*alone_, first));
+  ExpectSameAnswer(On(*replicas_[0], first), On(*alone_, first));
   redis_.Kill();
   v1::GenerateRequest next = ReplicaTurn(kTexts[1], 20, 2);
   for (const auto& replica : replicas_) {
@@ -320,13 +320,13 @@ TEST_F(ReplicasTest, WithoutRedisTurnsAreRefusedUntilItIsBack) {
     again = On(*replicas_[1], next);
     return again.status.ok();
   })) << again.status.error_message();
-  ExpectSame(again, On(*alone_, next));
+  ExpectSameAnswer(again, On(*alone_, next));
   EXPECT_EQ(again.finished.at(0).revision(), 2u);
 }
 
 TEST_F(ReplicasTest, ATurnWhoseStoreWentAwayIsMadeWhenItIsBack) {
   const v1::GenerateRequest first = ReplicaTurn(kTexts[0], 20, 1);
-  ExpectSame(On(*replicas_[0], first), On(*alone_, first));
+  ExpectSameAnswer(On(*replicas_[0], first), On(*alone_, first));
   const v1::GenerateRequest request = ReplicaTurn(kTexts[1], kLong, 2);
   const Completion expected = On(*alone_, request);
   const auto client = Connect(Addresses(0));
@@ -347,7 +347,7 @@ TEST_F(ReplicasTest, ATurnWhoseStoreWentAwayIsMadeWhenItIsBack) {
                notices);
   restart.get();
   EXPECT_TRUE(restarted);
-  ExpectSame(resumed, expected);
+  ExpectSameAnswer(resumed, expected);
   EXPECT_EQ(resumed.finished.at(0).revision(), 2u);
   ASSERT_FALSE(notices.empty());
   EXPECT_THAT(notices[0], HasSubstr(redis_.address()));

@@ -2,25 +2,24 @@
 // time: nobody disturbs anybody, and nothing is lost.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <future>
 #include <memory>
 #include <random>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/support/environment.h"
 #include "tests/support/eventually.h"
 #include "tests/support/generate_call.h"
 #include "tests/support/narrow_stub.h"
+#include "tests/support/resident_bytes.h"
 #include "tests/support/scrape.h"
 #include "tests/support/server_process.h"
 #include "tests/support/slowdown.h"
@@ -33,17 +32,11 @@ namespace {
 constexpr int kStreams = kSlowdown > 1 ? 16 : 64;
 constexpr uint32_t kTokens = 96;
 // More than run at once, and soon fewer than there are sessions.
-constexpr int kSlots = 96;
+constexpr int kSoakSlots = 96;
 // Clients whose first call is not read. What a stream takes by itself (1 KiB,
 // one write of up to 33 tokens, and 32 that wait) is less than kTokens.
 constexpr int kStuck = kStreams / 4;
 constexpr int64_t kSlowReaderMs = 2000 * kSlowdown;
-
-// Seconds of traffic; the test labelled `long` sets 60.
-int SoakSeconds() {
-  const char* text = std::getenv("REPRISE_SOAK_SECONDS");
-  return text == nullptr ? 5 : std::atoi(text);
-}
 
 // Of different lengths: some are decoding before others are prefilled. With
 // log-probabilities, which differ where the arithmetic does, and are long.
@@ -74,14 +67,6 @@ bool IsPrefix(const Completion& some, const Completion& whole) {
                     whole.token_ids.begin()) &&
          whole.text.starts_with(some.text) &&
          whole.logprobs.starts_with(some.logprobs);
-}
-
-// Bytes of memory that the process holds.
-int64_t ResidentBytes(pid_t pid) {
-  std::istringstream statm(ReadFile("/proc/" + std::to_string(pid) + "/statm"));
-  int64_t total = 0, resident = 0;
-  statm >> total >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
 }
 
 enum class Manner { kWhole, kSession, kCancel, kDeadline, kPause, kStuck };
@@ -266,7 +251,7 @@ class SoakTest : public ::testing::Test {
   ServerProcess server_{
       {"--model=" REPRISE_SOURCE_DIR "/models/embedded",
        "--store=rocksdb:" + dir_.path() + "/sessions",
-       "--slots=" + std::to_string(kSlots),
+       "--slots=" + std::to_string(kSoakSlots),
        "--prefix-cache=8MiB",  // filled soon, so that memory can settle
        "--slow-reader-timeout=" + std::to_string(kSlowReaderMs) + "ms"}};
   Scenario scenario_;
@@ -276,7 +261,9 @@ class SoakTest : public ::testing::Test {
 TEST_F(SoakTest, StreamsDoNotDisturbEachOther) {
   Counts counts;
   const auto start = std::chrono::steady_clock::now();
-  const auto seconds = std::chrono::seconds(SoakSeconds());
+  // The test labelled `long` sets 60.
+  const std::chrono::seconds seconds(
+      FromEnvironment("REPRISE_SOAK_SECONDS", 5));
   std::vector<std::thread> threads;
   for (int i = 0; i < kStreams; ++i) {
     threads.emplace_back([&, i] {
@@ -295,7 +282,7 @@ TEST_F(SoakTest, StreamsDoNotDisturbEachOther) {
   const double seconds_in_all =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
-  EXPECT_TRUE(Eventually([&] { return IsAtRest(Scrape(server_), kSlots); }))
+  EXPECT_TRUE(Eventually([&] { return IsAtRest(Scrape(server_), kSoakSlots); }))
       << Scrape(server_);
   EXPECT_GT(counts.whole, 0);
   EXPECT_GT(counts.cut, counts.slow);

@@ -1,7 +1,8 @@
 // Many suspended sessions of the embedded model in one RocksDB store. What is
 // asserted does not depend on how fast the machine is; what it took is printed.
 //
-//   REPRISE_TIERS_SESSIONS=100000 TEST_TMPDIR=/a/disk tiers_test
+//   REPRISE_TIERS_SESSIONS=100000 TEST_TMPDIR=/a/disk
+//       processes_test --gtest_filter='TiersTest*'
 //
 // The table of docs/sessions.md comes from this. 100,000 take 16 GB.
 #include <gtest/gtest.h>
@@ -9,21 +10,21 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <iterator>
 #include <memory>
 #include <random>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/engine.h"
 #include "server/session_manager.h"
+#include "tests/support/environment.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/resident_bytes.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temp_dir.h"
 
@@ -31,7 +32,7 @@ namespace reprise {
 namespace {
 
 constexpr int64_t kMib = 1 << 20;
-constexpr int64_t kSlots = 64;
+constexpr int64_t kTierSlots = 64;
 constexpr int64_t kMemoryTier = 64 * kMib;
 constexpr int64_t kPage = 100;
 constexpr int64_t kTtlMs = 3'600'000;
@@ -43,18 +44,6 @@ constexpr bool kSanitized = true;  // keeps memory of its own
 #else
 constexpr bool kSanitized = false;
 #endif
-
-int64_t NumSessions() {
-  const char* text = std::getenv("REPRISE_TIERS_SESSIONS");
-  return text == nullptr ? 2000 : std::atoll(text);
-}
-
-int64_t ResidentBytes() {
-  std::istringstream statm(ReadFile("/proc/self/statm"));
-  int64_t total = 0, resident = 0;
-  statm >> total >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
-}
 
 int64_t BytesIn(const std::string& dir) {
   int64_t bytes = 0;
@@ -113,7 +102,7 @@ class TiersTest : public ::testing::Test {
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
     SessionManagerOptions options;
-    options.num_slots = kSlots;
+    options.num_slots = kTierSlots;
     options.memory_tier_bytes = kMemoryTier;
     options.max_sessions = 10'000'000;
     auto manager = SessionManager::Create(
@@ -175,7 +164,8 @@ class TiersTest : public ::testing::Test {
   void Resumes();
   void Expire();
 
-  const int64_t sessions_ = NumSessions();
+  const int64_t sessions_ =
+      static_cast<int64_t>(FromEnvironment("REPRISE_TIERS_SESSIONS", 2000));
   TempDir dir_;
   FakeClock clock_;
   Metrics metrics_{"embedded"};
@@ -239,7 +229,7 @@ void TiersTest::Resumes() {
   Row("resume from the store", Percentiles(store_ms));
   // The last of them are in slots, those before in memory.
   std::vector<double> memory_ms;
-  for (size_t i = numbers.size() - 300; i < numbers.size() - kSlots; ++i) {
+  for (size_t i = numbers.size() - 300; i < numbers.size() - kTierSlots; ++i) {
     Resume(Key(numbers[i]), ResumeSource::kMemory, memory_ms);
   }
   Row("resume from memory", Percentiles(memory_ms));
@@ -290,7 +280,7 @@ TEST_F(TiersTest, ManySessionsCostDiskOnly) {
   Pages();
   Resumes();
   const int64_t grown = ResidentBytes() - before;
-  const int64_t slots = kSlots * engine_->layout().slot_bytes();
+  const int64_t slots = kTierSlots * engine_->layout().slot_bytes();
   Row("memory grown by", static_cast<double>(grown) / kMib, "MiB");
   Row("budgets: slots, memory, store's and others'",
       static_cast<double>(slots + kMemoryTier + kOtherMemory) / kMib, "MiB");

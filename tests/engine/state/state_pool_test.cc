@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <set>
 #include <thread>
 #include <utility>
+
+#include "tests/support/resident_bytes.h"
 
 namespace reprise {
 namespace {
@@ -103,15 +104,6 @@ TEST(StatePoolTest, ThreadsNeverShareASlot) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(pool->num_free(), 3);
-}
-
-// Resident memory of this process, in bytes.
-int64_t ResidentBytes() {
-  std::ifstream statm("/proc/self/statm");
-  int64_t size = 0;
-  int64_t resident = 0;
-  statm >> size >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
 }
 
 // A fixed field on both sides of 4 KB a token, for up to a million tokens.
