@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "server/store/store_rules.h"
+#include "tests/server/store/store_calls.h"
 #include "tests/server/store/store_fixture.h"
 
 namespace reprise {
@@ -19,8 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using enum absl::StatusCode;
-
-constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 std::string SnapshotOf(uint64_t revision) {
   return std::string(100 + revision, static_cast<char>(revision));

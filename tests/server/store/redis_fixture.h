@@ -5,44 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "server/store/redis_client.h"
 #include "server/store/redis_uri.h"
-#include "server/store/snapshot_store.h"
+#include "tests/server/store/store_calls.h"
 #include "tests/support/redis_server.h"
 
 namespace reprise {
-
-inline const SessionKey kKey{"t", "id"};
-
-inline std::unique_ptr<SnapshotStore> OpenGood(const std::string& uri) {
-  absl::StatusOr<std::unique_ptr<SnapshotStore>> store = OpenStore(uri);
-  EXPECT_TRUE(store.ok()) << store.status();
-  return store.ok() ? *std::move(store) : nullptr;
-}
-
-inline absl::Status PutState(SnapshotStore& store, const SessionKey& key,
-                             std::optional<uint64_t> expected,
-                             uint64_t revision, std::string_view snapshot,
-                             int64_t expires_unix_ms = 0) {
-  StoredSession session;
-  session.revision = revision;
-  session.expires_unix_ms = expires_unix_ms;
-  return store.Put(key, expected, session, snapshot, {}).status();
-}
-
-inline std::string StateOf(SnapshotStore& store, const SessionKey& key) {
-  StoredSession session;
-  std::string snapshot;
-  const absl::Status status = store.Get(key, &session, &snapshot);
-  EXPECT_TRUE(status.ok()) << status;
-  return snapshot;
-}
 
 // Commands to a server, behind a store's back.
 class RedisTalk {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "server/store/snapshot_store.h"
+#include "tests/server/store/store_calls.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -20,14 +21,8 @@ using ::testing::StartsWith;
 
 namespace fs = std::filesystem;
 
-std::unique_ptr<SnapshotStore> OpenUndamaged(const std::string& path) {
-  auto store = OpenRocksDbStore(path);
-  EXPECT_TRUE(store.ok()) << store.status();
-  return *std::move(store);
-}
-
-absl::Status PutRevision(SnapshotStore& store, const std::string& id,
-                         uint64_t revision) {
+absl::Status PutLarge(SnapshotStore& store, const std::string& id,
+                      uint64_t revision) {
   StoredSession session;
   session.revision = revision;
   return store
@@ -60,9 +55,9 @@ void ZeroTables(const fs::path& folder) {
 TEST(RocksDbDamageTest, ABlockOfEntriesEndsTheStartWithWhatToDo) {
   const TempDir dir;
   for (const char* id : {"a", "b", "c"}) {
-    ASSERT_TRUE(PutRevision(*OpenUndamaged(dir.Path("db")), id, 1).ok());
+    ASSERT_TRUE(PutLarge(*OpenRocksDb(dir.Path("db")), id, 1).ok());
   }
-  OpenUndamaged(dir.Path("db"));  // moves all from the log to tables
+  OpenRocksDb(dir.Path("db"));  // moves all from the log to tables
   ZeroTables(dir.Path("db"));
   const absl::Status status = OpenRocksDbStore(dir.Path("db")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -83,8 +78,8 @@ TEST_P(BlobDamageTest, IsTheLossOfItsSessionAndOthersAreServed) {
   const TempDir dir;
   fs::path oldest;
   for (const char* id : {"a", "b", "c"}) {
-    ASSERT_TRUE(PutRevision(*OpenUndamaged(dir.Path("db")), id, 1).ok());
-    OpenUndamaged(dir.Path("db"));  // moves it from the log to a blob file
+    ASSERT_TRUE(PutLarge(*OpenRocksDb(dir.Path("db")), id, 1).ok());
+    OpenRocksDb(dir.Path("db"));  // moves it from the log to a blob file
     for (const auto& file : fs::directory_iterator(dir.Path("db"))) {
       if (oldest.empty() && file.path().extension() == ".blob") {
         oldest = file.path();
@@ -95,14 +90,14 @@ TEST_P(BlobDamageTest, IsTheLossOfItsSessionAndOthersAreServed) {
   GetParam().damage(oldest);
 
   ::testing::internal::CaptureStderr();
-  auto store = OpenUndamaged(dir.Path("db"));
+  auto store = OpenRocksDb(dir.Path("db"));
   EXPECT_EQ(Read(*store, "a"), absl::StatusCode::kDataLoss);
   EXPECT_EQ(store->GetEntry({"t", "a"})->revision, 1u);
   EXPECT_EQ(store->List("t", "", 10)->size(), 3u);
   // As many as make several tables and compactions, which rewrite blob files.
   for (uint64_t revision = 2; revision < 500; ++revision) {
     for (const char* id : {"b", "c"}) {
-      const absl::Status status = PutRevision(*store, id, revision);
+      const absl::Status status = PutLarge(*store, id, revision);
       ASSERT_TRUE(status.ok()) << revision << ": " << status;
     }
   }
@@ -110,9 +105,9 @@ TEST_P(BlobDamageTest, IsTheLossOfItsSessionAndOthersAreServed) {
   EXPECT_EQ(Read(*store, "b"), absl::StatusCode::kOk);
   ASSERT_TRUE(store->Delete({"t", "a"}).ok());
   EXPECT_EQ(Read(*store, "a"), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(PutRevision(*store, "a", 1).ok());
+  EXPECT_TRUE(PutLarge(*store, "a", 1).ok());
   store = nullptr;
-  store = OpenUndamaged(dir.Path("db"));
+  store = OpenRocksDb(dir.Path("db"));
   for (const char* id : {"a", "b", "c"}) {
     EXPECT_EQ(Read(*store, id), absl::StatusCode::kOk);
   }

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -16,6 +15,8 @@
 #include <fstream>
 
 #include "server/store/snapshot_store.h"
+#include "tests/server/store/store_calls.h"
+#include "tests/support/small_disk.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -44,22 +45,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using enum absl::StatusCode;
-
-const SessionKey kKey{"tenant", "id"};
-
-absl::Status Put(SnapshotStore& store, std::optional<uint64_t> expected,
-                 uint64_t revision, const std::string& snapshot) {
-  StoredSession session;
-  session.revision = revision;
-  return store.Put(kKey, expected, session, snapshot, {}).status();
-}
-
-std::unique_ptr<SnapshotStore> Open(
-    const std::string& path, Durability durability = Durability::kFsync) {
-  auto store = OpenRocksDbStore(path, {.durability = durability});
-  EXPECT_TRUE(store.ok()) << store.status();
-  return *std::move(store);
-}
 
 void ExpectStored(SnapshotStore& store, uint64_t revision,
                   const std::string& snapshot) {
@@ -91,13 +76,13 @@ TEST(RocksDbFaultsTest, WritesAgainOnceTheMediumDoes) {
   const std::string old_state(30'000, 'o');
   const std::string new_state(30'000, 'n');
   {
-    auto store = Open(dir.Path("db"));
-    ASSERT_TRUE(Put(*store, std::nullopt, 1, old_state).ok());
-    const SessionKey other{"tenant", "other"};
+    auto store = OpenRocksDb(dir.Path("db"));
+    ASSERT_TRUE(PutState(*store, kKey, std::nullopt, 1, old_state).ok());
+    const SessionKey other{"t", "other"};
     ASSERT_TRUE(store->Put(other, std::nullopt, {}, old_state, {}).ok());
     {
       FileSizeLimit limit(20'000);
-      const absl::Status status = Put(*store, 1, 2, new_state);
+      const absl::Status status = PutState(*store, kKey, 1, 2, new_state);
       EXPECT_EQ(status.code(), kUnavailable) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("File too large"));
       EXPECT_FALSE(IsNoSpace(status));
@@ -105,15 +90,15 @@ TEST(RocksDbFaultsTest, WritesAgainOnceTheMediumDoes) {
       EXPECT_EQ(store->GetEntry(kKey).status().code(), kUnavailable);
       EXPECT_EQ(*store->GetSnapshot(other, 0), old_state);
       for (int i = 0; i < 3; ++i) {
-        EXPECT_EQ(Put(*store, 1, 2, new_state).code(), kUnavailable);
+        EXPECT_EQ(PutState(*store, kKey, 1, 2, new_state).code(), kUnavailable);
       }
     }
     ExpectStored(*store, 1, old_state);
-    const absl::Status status = Put(*store, 1, 2, new_state);
+    const absl::Status status = PutState(*store, kKey, 1, 2, new_state);
     EXPECT_TRUE(status.ok()) << status;
     ExpectStored(*store, 2, new_state);
   }
-  ExpectStored(*Open(dir.Path("db")), 2, new_state);
+  ExpectStored(*OpenRocksDb(dir.Path("db")), 2, new_state);
 }
 
 // The database that is opened anew needs threads, its own and RocksDB's.
@@ -122,17 +107,17 @@ TEST(RocksDbFaultsTest, WritesAgainOnceThereAreThreads) {
     TempDir dir;
     const std::string old_state(30'000, 'o');
     const std::string new_state(30'000, 'n');
-    auto store = Open(dir.Path("db"), durability);
-    ASSERT_TRUE(Put(*store, std::nullopt, 1, old_state).ok());
-    const SessionKey other{"tenant", "other"};
+    auto store = OpenRocksDb(dir.Path("db"), durability);
+    ASSERT_TRUE(PutState(*store, kKey, std::nullopt, 1, old_state).ok());
+    const SessionKey other{"t", "other"};
     ASSERT_TRUE(store->Put(other, std::nullopt, {}, old_state, {}).ok());
     {
       FileSizeLimit limit(20'000);
-      EXPECT_EQ(Put(*store, 1, 2, new_state).code(), kUnavailable);
+      EXPECT_EQ(PutState(*store, kKey, 1, 2, new_state).code(), kUnavailable);
     }
     no_threads = true;
     for (int i = 1; i <= 3; ++i) {
-      const absl::Status status = Put(*store, 1, 2, new_state);
+      const absl::Status status = PutState(*store, kKey, 1, 2, new_state);
       EXPECT_EQ(status.code(), kUnavailable) << status;
       EXPECT_THAT(std::string(status.message()),
                   HasSubstr("cannot start a thread"));
@@ -141,37 +126,23 @@ TEST(RocksDbFaultsTest, WritesAgainOnceThereAreThreads) {
     }
     no_threads = false;
     ExpectStored(*store, 1, old_state);
-    const absl::Status status = Put(*store, 1, 2, new_state);
+    const absl::Status status = PutState(*store, kKey, 1, 2, new_state);
     EXPECT_TRUE(status.ok()) << status;
     store.reset();
-    ExpectStored(*Open(dir.Path("db"), durability), 2, new_state);
+    ExpectStored(*OpenRocksDb(dir.Path("db"), durability), 2, new_state);
   }
 }
 
-// Gives the process mounts of its own, before RocksDB starts its threads: they
-// stay for the life of the process and would keep the mounts they began with.
-class OwnMounts : public ::testing::Environment {
- public:
-  void SetUp() override {
-    granted = unshare(CLONE_NEWNS) == 0 &&
-              mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
-  }
-  inline static bool granted = false;
-};
-const auto* const kOwnMounts =
-    ::testing::AddGlobalTestEnvironment(new OwnMounts);
-
 TEST(RocksDbFaultsTest, AFullDiskIsSaidAndEndsWhenThereIsSpaceAgain) {
   TempDir dir;
-  if (!OwnMounts::granted ||
-      mount("tmpfs", dir.path().c_str(), "tmpfs", 0, "size=64m") != 0) {
+  if (!MountSmallDisk(dir.path(), "64m")) {
     GTEST_SKIP() << "needs the right to mount";
   }
   const std::string state(300'000, 's');
   int64_t kept = 0;  // sessions whose Put was acknowledged
   const auto put_next = [&](SnapshotStore& store) {
     const absl::Status status =
-        store.Put({"tenant", std::to_string(kept)}, std::nullopt, {}, state, {})
+        store.Put({"t", std::to_string(kept)}, std::nullopt, {}, state, {})
             .status();
     if (status.ok()) ++kept;
     return status;
@@ -181,13 +152,13 @@ TEST(RocksDbFaultsTest, AFullDiskIsSaidAndEndsWhenThereIsSpaceAgain) {
       StoredSession session;
       std::string stored;
       const absl::Status status =
-          store.Get({"tenant", std::to_string(i)}, &session, &stored);
+          store.Get({"t", std::to_string(i)}, &session, &stored);
       ASSERT_TRUE(status.ok()) << i << ": " << status;
       ASSERT_TRUE(stored == state);
     }
   };
   {
-    auto store = Open(dir.Path("db"));
+    auto store = OpenRocksDb(dir.Path("db"));
     // Something else takes the space, and later gives it back.
     std::ofstream(dir.Path("filler")) << std::string(40'000'000, 'x');
     absl::Status status;
@@ -198,16 +169,15 @@ TEST(RocksDbFaultsTest, AFullDiskIsSaidAndEndsWhenThereIsSpaceAgain) {
     expect_all_kept(*store);
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(IsNoSpace(put_next(*store)));
     expect_all_kept(*store);  // what failed to be written did not close it
-    EXPECT_EQ(store->List("tenant", "", 1000)->size(),
-              static_cast<size_t>(kept));
-    EXPECT_TRUE(IsNoSpace(store->Delete({"tenant", "0"})));
+    EXPECT_EQ(store->List("t", "", 1000)->size(), static_cast<size_t>(kept));
+    EXPECT_TRUE(IsNoSpace(store->Delete({"t", "0"})));
     std::filesystem::remove(dir.Path("filler"));
     status = put_next(*store);
     EXPECT_TRUE(status.ok()) << status;
     expect_all_kept(*store);
     EXPECT_EQ(store->GetUsage()->sessions, static_cast<uint64_t>(kept));
   }
-  expect_all_kept(*Open(dir.Path("db")));
+  expect_all_kept(*OpenRocksDb(dir.Path("db")));
   umount(dir.path().c_str());
 }
 

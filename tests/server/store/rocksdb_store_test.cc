@@ -20,6 +20,7 @@
 #include "server/store/entry_codec.h"
 #include "server/store/snapshot_store.h"
 #include "tests/server/store/raw_database.h"
+#include "tests/server/store/store_calls.h"
 #include "tests/server/store/writer_pattern.h"
 #include "tests/support/temp_dir.h"
 
@@ -30,21 +31,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using enum absl::StatusCode;
-
-absl::Status Put(SnapshotStore& store, const SessionKey& key,
-                 std::optional<uint64_t> expected, uint64_t revision,
-                 const std::string& snapshot, int64_t expires_unix_ms = 0) {
-  StoredSession session;
-  session.revision = revision;
-  session.expires_unix_ms = expires_unix_ms;
-  return store.Put(key, expected, session, snapshot, {}).status();
-}
-
-std::unique_ptr<SnapshotStore> Open(const std::string& path) {
-  auto store = OpenRocksDbStore(path);
-  EXPECT_TRUE(store.ok()) << store.status();
-  return store.ok() ? *std::move(store) : nullptr;
-}
 
 // Flips a byte in the middle of the largest file with this extension.
 void DamageLargestFile(const std::string& dir, const std::string& extension) {
@@ -127,7 +113,7 @@ class Writer {
 TEST(RocksDbStoreTest, ReopeningKeepsEverything) {
   TempDir dir;
   for (uint64_t round = 0; round < 3; ++round) {
-    auto store = Open(dir.Path("db"));
+    auto store = OpenRocksDb(dir.Path("db"));
     const std::optional<uint64_t> expected =
         round == 0 ? std::nullopt : std::optional(round - 1);
     for (const char* id : {"a", "b", "c"}) {
@@ -137,8 +123,8 @@ TEST(RocksDbStoreTest, ReopeningKeepsEverything) {
         ASSERT_TRUE(store->Get({"t", id}, &session, &snapshot).ok());
         EXPECT_EQ(snapshot, id + std::string(5000, '0' + round - 1));
       }
-      ASSERT_TRUE(Put(*store, {"t", id}, expected, round,
-                      id + std::string(5000, '0' + round), 100 + round)
+      ASSERT_TRUE(PutState(*store, {"t", id}, expected, round,
+                           id + std::string(5000, '0' + round), 100 + round)
                       .ok());
     }
     EXPECT_EQ(store->GetUsage()->sessions, 3u);
@@ -151,7 +137,7 @@ TEST(RocksDbStoreTest, ReopeningKeepsEverything) {
 
 TEST(RocksDbStoreTest, MakesMissingFoldersForThisUserAlone) {
   TempDir dir;
-  auto store = Open(dir.Path("x/y/db"));
+  auto store = OpenRocksDb(dir.Path("x/y/db"));
   for (const char* made : {"x", "x/y", "x/y/db"}) {
     struct stat info;
     ASSERT_EQ(stat(dir.Path(made).c_str(), &info), 0);
@@ -180,7 +166,7 @@ TEST(RocksDbStoreTest, WithoutDescriptorsItSaysWhichLimitToRaise) {
   GTEST_SKIP() << "the sanitizer opens a pipe to look at an object's type";
 #endif
   TempDir dir;
-  ASSERT_NE(Open(dir.Path("db")), nullptr);
+  ASSERT_NE(OpenRocksDb(dir.Path("db")), nullptr);
   struct rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const struct rlimit none = {0, before.rlim_max};
@@ -206,7 +192,7 @@ TEST(RocksDbStoreTest, NeedsPermission) {
 TEST(RocksDbStoreTest, IsOpenedOnceOnly) {
   TempDir dir;
   {
-    auto store = Open(dir.Path("db"));
+    auto store = OpenRocksDb(dir.Path("db"));
     const absl::Status second = OpenRocksDbStore(dir.Path("db")).status();
     EXPECT_EQ(second.code(), kUnavailable);
     EXPECT_THAT(std::string(second.message()),
@@ -220,21 +206,21 @@ TEST(RocksDbStoreTest, IsOpenedOnceOnly) {
   EXPECT_THAT(std::string(other.message()),
               HasSubstr("is in use by another process"));
   writer.Kill();
-  EXPECT_NE(Open(dir.Path("db")), nullptr);
+  EXPECT_NE(OpenRocksDb(dir.Path("db")), nullptr);
 }
 
 TEST(RocksDbStoreTest, AcknowledgesNothingInAFolderThatWasRemoved) {
   const TempDir dir;
   const std::string path = dir.Path("store");
-  auto store = Open(path);
+  auto store = OpenRocksDb(path);
   const SessionKey key{"t", "s"};
-  ASSERT_TRUE(Put(*store, key, std::nullopt, 1, "one").ok());
+  ASSERT_TRUE(PutState(*store, key, std::nullopt, 1, "one").ok());
   std::filesystem::remove_all(path);
-  const absl::Status removed = Put(*store, key, 1, 2, "two");
+  const absl::Status removed = PutState(*store, key, 1, 2, "two");
   EXPECT_EQ(removed.code(), kUnavailable);
   EXPECT_THAT(std::string(removed.message()), HasSubstr("was removed"));
   std::filesystem::create_directory(path);
-  EXPECT_EQ(Put(*store, key, 1, 2, "two").code(), kUnavailable);
+  EXPECT_EQ(PutState(*store, key, 1, 2, "two").code(), kUnavailable);
 }
 
 TEST(RocksDbStoreTest, WhatWasAcknowledgedSurvivesAKill) {
@@ -254,7 +240,7 @@ TEST(RocksDbStoreTest, WhatWasAcknowledgedSurvivesAKill) {
         acknowledged[session] = revision;
       }
     }
-    auto store = Open(db);
+    auto store = OpenRocksDb(db);
     for (const auto& [session, revision] : acknowledged) {
       StoredSession entry;
       std::string snapshot;
@@ -278,12 +264,12 @@ TEST(RocksDbStoreTest, WhatWasAcknowledgedSurvivesAKill) {
 
 TEST(RocksDbStoreTest, ADamagedSnapshotIsDataLossAndItsEntryStillThere) {
   TempDir dir;
-  ASSERT_TRUE(Put(*Open(dir.Path("db")), {"t", "id"}, std::nullopt, 1,
-                  std::string(100'000, 's'))
+  ASSERT_TRUE(PutState(*OpenRocksDb(dir.Path("db")), {"t", "id"}, std::nullopt,
+                       1, std::string(100'000, 's'))
                   .ok());
-  Open(dir.Path("db"));  // moves it from the log to a blob file
+  OpenRocksDb(dir.Path("db"));  // moves it from the log to a blob file
   DamageLargestFile(dir.Path("db"), ".blob");
-  auto store = Open(dir.Path("db"));
+  auto store = OpenRocksDb(dir.Path("db"));
   StoredSession session;
   std::string snapshot = "before";
   EXPECT_EQ(store->Get({"t", "id"}, &session, &snapshot).code(), kDataLoss);
@@ -306,10 +292,10 @@ void DamageEntry(const std::string& path, const std::string& id) {
 TEST(RocksDbStoreTest, NeitherANewerEntryNorABadIndexLineKeepsOthersAlive) {
   TempDir dir;
   {
-    auto store = Open(dir.Path("db"));
+    auto store = OpenRocksDb(dir.Path("db"));
     for (const char* id : {"a", "b"}) {
-      ASSERT_TRUE(Put(*store, {"t", id}, std::nullopt, 1, "state",
-                      /*expires_unix_ms=*/50)
+      ASSERT_TRUE(PutState(*store, {"t", id}, std::nullopt, 1, "state",
+                           /*expires_unix_ms=*/50)
                       .ok());
     }
   }
@@ -325,14 +311,14 @@ TEST(RocksDbStoreTest, NeitherANewerEntryNorABadIndexLineKeepsOthersAlive) {
     EXPECT_TRUE(db.Put({}, handles[1], key, newer.data()).ok());
     EXPECT_TRUE(db.Put({}, handles[3], std::string(3, '\0'), "").ok());
   });
-  auto store = Open(dir.Path("db"));
+  auto store = OpenRocksDb(dir.Path("db"));
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(store->ListExpired(50, 10).ok());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("damaged line in its index of expiry times"));
   const SessionKey newer{"t", "a"};
   EXPECT_EQ(store->GetEntry(newer).status().code(), kFailedPrecondition);
-  EXPECT_EQ(Put(*store, newer, 1, 2, "new").code(), kFailedPrecondition);
+  EXPECT_EQ(PutState(*store, newer, 1, 2, "new").code(), kFailedPrecondition);
   EXPECT_EQ(store->Delete(newer).code(), kFailedPrecondition);
   const auto expired = store->ListExpired(50, 10);
   ASSERT_TRUE(expired.ok()) << expired.status();
@@ -348,21 +334,21 @@ TEST(RocksDbStoreTest, NeitherANewerEntryNorABadIndexLineKeepsOthersAlive) {
 TEST(RocksDbStoreTest, ADamagedEntryIsDataLossAndCanBeDeleted) {
   TempDir dir;
   {
-    auto store = Open(dir.Path("db"));
+    auto store = OpenRocksDb(dir.Path("db"));
     for (const char* id : {"a", "b", "c"}) {
-      ASSERT_TRUE(Put(*store, {"t", id}, std::nullopt, 1, "state",
-                      /*expires_unix_ms=*/50)
+      ASSERT_TRUE(PutState(*store, {"t", id}, std::nullopt, 1, "state",
+                           /*expires_unix_ms=*/50)
                       .ok());
     }
   }
   DamageEntry(dir.Path("db"), "b");
-  auto store = Open(dir.Path("db"));
+  auto store = OpenRocksDb(dir.Path("db"));
   const SessionKey damaged{"t", "b"};
   StoredSession session;
   std::string snapshot;
   EXPECT_EQ(store->GetEntry(damaged).status().code(), kDataLoss);
   EXPECT_EQ(store->Get(damaged, &session, &snapshot).code(), kDataLoss);
-  EXPECT_EQ(Put(*store, damaged, 1, 2, "new").code(), kDataLoss);
+  EXPECT_EQ(PutState(*store, damaged, 1, 2, "new").code(), kDataLoss);
   const auto page = store->List("t", "", 10);
   ASSERT_EQ(page->size(), 2u);
   EXPECT_EQ((*page)[1].id, "c");
@@ -373,7 +359,7 @@ TEST(RocksDbStoreTest, ADamagedEntryIsDataLossAndCanBeDeleted) {
   EXPECT_EQ(store->GetUsage()->sessions, 2u);
   // Its line of the expiry index could not be told, and goes now.
   EXPECT_EQ(store->ListExpired(50, 10)->size(), 2u);
-  EXPECT_TRUE(Put(*store, damaged, std::nullopt, 0, "again").ok());
+  EXPECT_TRUE(PutState(*store, damaged, std::nullopt, 0, "again").ok());
 }
 
 // Its entry, which named them, cannot be read.
@@ -389,7 +375,7 @@ TEST(RocksDbStoreTest, WithADamagedEntryItsCheckpointsAreDeletedToo) {
     return keys;
   };
   {
-    auto store = Open(dir.Path("db"));
+    auto store = OpenRocksDb(dir.Path("db"));
     for (const char* id : {"a", "b", "c"}) {
       for (uint64_t revision = 0; revision < 3; ++revision) {
         StoredSession session;
@@ -406,9 +392,9 @@ TEST(RocksDbStoreTest, WithADamagedEntryItsCheckpointsAreDeletedToo) {
   }
   EXPECT_EQ(keys_left(), 12);
   DamageEntry(dir.Path("db"), "b");
-  ASSERT_TRUE(Open(dir.Path("db"))->Delete({"t", "b"}).ok());
+  ASSERT_TRUE(OpenRocksDb(dir.Path("db"))->Delete({"t", "b"}).ok());
   EXPECT_EQ(keys_left(), 8);
-  auto store = Open(dir.Path("db"));
+  auto store = OpenRocksDb(dir.Path("db"));
   for (const char* id : {"a", "c"}) {
     EXPECT_EQ(*store->GetSnapshot({"t", id}, 0), "state");
     EXPECT_EQ(*store->GetOutcome({"t", id}, 2), "said");
@@ -418,10 +404,10 @@ TEST(RocksDbStoreTest, WithADamagedEntryItsCheckpointsAreDeletedToo) {
 TEST(RocksDbStoreTest, ADamagedLogIsNotSkipped) {
   TempDir dir;
   {
-    auto store = Open(dir.Path("db"));
+    auto store = OpenRocksDb(dir.Path("db"));
     for (uint64_t i = 0; i < 20; ++i) {
-      ASSERT_TRUE(Put(*store, {"t", std::to_string(i)}, std::nullopt, 1,
-                      std::string(10'000, 's'))
+      ASSERT_TRUE(PutState(*store, {"t", std::to_string(i)}, std::nullopt, 1,
+                           std::string(10'000, 's'))
                       .ok());
     }
   }
@@ -433,7 +419,7 @@ TEST(RocksDbStoreTest, ADamagedLogIsNotSkipped) {
 
 TEST(RocksDbStoreTest, OverwritingAndDeletingDoNotGrowTheDiskForEver) {
   TempDir dir;
-  auto store = Open(dir.Path("db"));
+  auto store = OpenRocksDb(dir.Path("db"));
   constexpr uint64_t kSessions = 16;
   const std::string state(250'000, 's');
   uintmax_t largest = 0;
@@ -441,10 +427,11 @@ TEST(RocksDbStoreTest, OverwritingAndDeletingDoNotGrowTheDiskForEver) {
   // their log, which is the most that waits for a compaction.
   for (uint64_t i = 0; i < 800; ++i) {
     const uint64_t revision = i / kSessions;
-    ASSERT_TRUE(Put(*store, {"t", std::to_string(i % kSessions)},
-                    revision == 0 ? std::nullopt : std::optional(revision - 1),
-                    revision, state)
-                    .ok());
+    ASSERT_TRUE(
+        PutState(*store, {"t", std::to_string(i % kSessions)},
+                 revision == 0 ? std::nullopt : std::optional(revision - 1),
+                 revision, state)
+            .ok());
     if (i % 10 != 0) continue;
     largest = std::max(largest, DirectoryBytes(dir.Path("db")));
   }

@@ -7,6 +7,7 @@
 #include "server/store/entry_codec.h"
 #include "server/store/snapshot_store.h"
 #include "tests/server/store/raw_database.h"
+#include "tests/server/store/store_calls.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -16,8 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using enum absl::StatusCode;
 
-constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
-const SessionKey kKey{"t", "id"};
 const std::string kOldState(5000, 'o');
 
 class RocksDbVersionsTest : public ::testing::Test {
@@ -41,9 +40,7 @@ class RocksDbVersionsTest : public ::testing::Test {
       EXPECT_TRUE(db.Put({}, families[2], key, kOldState).ok());
       EXPECT_TRUE(db.Put({}, families[3], ExpiryKey(50, key), "").ok());
     });
-    auto store = OpenRocksDbStore(path_);
-    EXPECT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
+    store_ = OpenRocksDb(path_);
   }
 
   // Whether a snapshot still lies where version 1 had it.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "server/store/snapshot_store.h"
+#include "tests/server/store/store_calls.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/temp_dir.h"
 
@@ -49,18 +50,15 @@ inline std::string StoreKindName(
 class StoreConformance : public ::testing::TestWithParam<StoreKind> {
  protected:
   void SetUp() override {
-    auto store = OpenStore(GetParam().uri(dir_));
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
+    store_ = OpenGood(GetParam().uri(dir_));
+    ASSERT_NE(store_, nullptr);
   }
 
   absl::Status Put(const SessionKey& key, std::optional<uint64_t> expected,
                    uint64_t revision, std::string_view snapshot = "state",
                    int64_t expires_unix_ms = 0) {
-    StoredSession session;
-    session.revision = revision;
-    session.expires_unix_ms = expires_unix_ms;
-    return store_->Put(key, expected, session, snapshot, {}).status();
+    return PutState(*store_, key, expected, revision, snapshot,
+                    expires_unix_ms);
   }
 
   std::vector<std::string> ListIds(std::string_view tenant,

@@ -1,4 +1,4 @@
-// What store_writer writes and rocksdb_store_test expects.
+// What store_writer writes and rocksdb_store_test.cc expects.
 #ifndef TESTS_SERVER_STORE_WRITER_PATTERN_H_
 #define TESTS_SERVER_STORE_WRITER_PATTERN_H_
 
