@@ -11,13 +11,13 @@
 #include <string>
 
 #include "tests/support/bpe_json.h"
+#include "tests/support/json.h"
 
 namespace reprise {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
 
 std::unique_ptr<Tokenizer> Load(const Json& json) {
   auto tokenizer = LoadBpe(json);
@@ -257,7 +257,7 @@ TEST(BpeTokenizerTest, FindsSingleWordsOnlyWhereNoWordGoesOn) {
 
 TEST(BpeTokenizerTest, NormalizesWhatIsNotATokenOfTheRawText) {
   Json json = BpeJson({{"\xC3", "\xA9"}});
-  json["normalizer"] = {{"type", "NFC"}};
+  json["normalizer"] = JsonOf(R"({"type": "NFC"})");
   json["added_tokens"] = Json::array({AddedTokenJson(300, "e\u0301!", false),
                                       AddedTokenJson(301, "<e\u0301>", true)});
   json["added_tokens"][0]["normalized"] = true;
@@ -293,29 +293,38 @@ TEST(BpeTokenizerTest, AddsAPrefixSpaceToEachText) {
               ElementsAre(" a", "a", "<x>", " a", "<x>", " a"));
 }
 
+// The pre-tokenizer of that step and ByteLevel, which cuts nothing then.
+Json BeforeByteLevel(const Json& step) {
+  Json json = JsonOf(R"({
+      "type": "Sequence",
+      "pretokenizers": [
+          null,
+          {"type": "ByteLevel", "add_prefix_space": false,
+           "use_regex": false}]})");
+  json["pretokenizers"][0] = step;
+  return json;
+}
+
 // Merges tell where the pieces end: nothing merges across.
-Json WithSplit(const Json& pattern, const std::string& behavior, bool invert) {
+Json WithSplit(const std::string& pattern, const std::string& behavior,
+               bool invert) {
   Json json = BpeJson({{"a", "b"},
                        {"b", "-"},
                        {"-", "a"},
                        {"ab", "-"},
                        {"ab", "ab"},
                        {"-", "-"}});
-  json["pre_tokenizer"] = {{"type", "Sequence"},
-                           {"pretokenizers",
-                            {{{"type", "Split"},
-                              {"pattern", pattern},
-                              {"behavior", behavior},
-                              {"invert", invert}},
-                             {{"type", "ByteLevel"},
-                              {"add_prefix_space", false},
-                              {"use_regex", false}}}}};
+  Json split = JsonOf(R"({"type": "Split"})");
+  split["pattern"] = JsonOf(pattern);
+  split["behavior"] = behavior;
+  split["invert"] = invert;
+  json["pre_tokenizer"] = BeforeByteLevel(split);
   return json;
 }
 
 TEST(BpeTokenizerTest, CutsWithSplitPatterns) {
-  const Json regex = {{"Regex", "-+"}};
-  const Json literal = {{"String", "-"}};
+  const std::string regex = R"({"Regex": "-+"})";
+  const std::string literal = R"({"String": "-"})";
   EXPECT_THAT(Pieces(*Load(WithSplit(regex, "Isolated", false)), "ab--ab"),
               ElementsAre("ab", "--", "ab"));
   EXPECT_THAT(Pieces(*Load(WithSplit(literal, "Isolated", false)), "ab--ab"),
@@ -326,13 +335,13 @@ TEST(BpeTokenizerTest, CutsWithSplitPatterns) {
               ElementsAre("--"));
   // Without ByteLevel's own pattern the rest stays whole.
   EXPECT_THAT(
-      Pieces(*Load(WithSplit({{"Regex", "x"}}, "Isolated", false)), "abab"),
+      Pieces(*Load(WithSplit(R"({"Regex": "x"})", "Isolated", false)), "abab"),
       ElementsAre("abab"));
 }
 
 TEST(BpeTokenizerTest, GivesUpOnAPatternThatTakesTooLong) {
   const auto tokenizer =
-      Load(WithSplit({{"Regex", "(a+)+b"}}, "Isolated", false));
+      Load(WithSplit(R"({"Regex": "(a+)+b"})", "Isolated", false));
   const absl::Status status =
       tokenizer->Encode(std::string(100, 'a') + "!b", false).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -360,33 +369,28 @@ TEST(BpeTokenizerTest, FingerprintDiffersWhereEncodingsMay) {
   steps["pre_tokenizer"]["use_regex"] = false;
   EXPECT_NE(Load(steps)->fingerprint(), fingerprint);
   Json nfc = json;
-  nfc["normalizer"] = {{"type", "NFC"}};
+  nfc["normalizer"] = JsonOf(R"({"type": "NFC"})");
   EXPECT_NE(Load(nfc)->fingerprint(), fingerprint);
 }
 
 // Qwen's and Llama 3's way: a pattern, and ByteLevel without one.
 TEST(BpeTokenizerTest, CutsDigitsAndPunctuation) {
   Json json = BpeJson({{"1", "2"}, {"a", "."}, {".", "."}});
-  const auto pieces = [&](const Json& step, std::string_view text) {
-    json["pre_tokenizer"] = {{"type", "Sequence"},
-                             {"pretokenizers",
-                              {step,
-                               {{"type", "ByteLevel"},
-                                {"add_prefix_space", false},
-                                {"use_regex", false}}}}};
+  const auto pieces = [&](const std::string& step, std::string_view text) {
+    json["pre_tokenizer"] = BeforeByteLevel(JsonOf(step));
     return Pieces(*Load(json), text);
   };
-  EXPECT_THAT(pieces({{"type", "Digits"}, {"individual_digits", true}}, "a12"),
+  EXPECT_THAT(pieces(R"({"type": "Digits", "individual_digits": true})", "a12"),
               ElementsAre("a", "1", "2"));
-  EXPECT_THAT(pieces({{"type", "Digits"}}, "a12"), ElementsAre("a", "12"));
-  EXPECT_THAT(pieces({{"type", "Punctuation"}}, "a..1"),
+  EXPECT_THAT(pieces(R"({"type": "Digits"})", "a12"), ElementsAre("a", "12"));
+  EXPECT_THAT(pieces(R"({"type": "Punctuation"})", "a..1"),
               ElementsAre("a", ".", ".", "1"));
   EXPECT_THAT(
-      pieces({{"type", "Punctuation"}, {"behavior", "Contiguous"}}, "a..1"),
+      pieces(R"({"type": "Punctuation", "behavior": "Contiguous"})", "a..1"),
       ElementsAre("a", "..", "1"));
-  EXPECT_THAT(pieces({{"type", "WhitespaceSplit"}}, "a. \n12"),
+  EXPECT_THAT(pieces(R"({"type": "WhitespaceSplit"})", "a. \n12"),
               ElementsAre("a.", "12"));
-  EXPECT_THAT(pieces({{"type", "Whitespace"}}, "a. 12"),
+  EXPECT_THAT(pieces(R"({"type": "Whitespace"})", "a. 12"),
               ElementsAre("a", ".", "12"));
 }
 

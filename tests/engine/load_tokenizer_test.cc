@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "tests/support/bpe_json.h"
+#include "tests/support/json.h"
 
 namespace reprise {
 namespace {
@@ -62,7 +63,7 @@ TEST_F(LoadTokenizerTest, RefusesRawBytesForAVocabularyThatIsNoBytes) {
 }
 
 TEST_F(LoadTokenizerTest, ReadsTokenizerJsonWhereThereIsOne) {
-  WriteFile("tokenizer.json", BpeJson({{"a", "b"}}).dump());
+  WriteFile("tokenizer.json", JsonText(BpeJson({{"a", "b"}})));
   auto tokenizer = Load(257);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_EQ((*tokenizer)->kind(), "bpe");

@@ -8,18 +8,39 @@
 
 #include "engine/token_decoding.h"
 #include "tests/support/bpe_json.h"
+#include "tests/support/json.h"
 
 namespace reprise {
 namespace {
 
 using ::testing::ElementsAre;
-using Json = nlohmann::json;
 
 constexpr int kSpace = 300;  // "\u2581"
 
 // <unk>, <s>, </s>, the 256 bytes at 3, then characters and merges.
 Json MetaspaceJson() {
-  Json vocab = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
+  Json json = JsonOf(R"({
+      "added_tokens": [
+          {"id": 0, "content": "<unk>", "special": true},
+          {"id": 1, "content": "<s>", "special": true},
+          {"id": 2, "content": "</s>", "special": true}],
+      "normalizer": null,
+      "pre_tokenizer": null,
+      "model": {
+          "type": "BPE", "byte_fallback": true, "fuse_unk": true,
+          "unk_token": "<unk>",
+          "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2},
+          "merges": [["a", "b"], ["\u2581", "ab"], ["\u2581", "a"],
+                     ["\u2581", "b"], ["\u2581", "\u2581"]]},
+      "decoder": {
+          "type": "Sequence",
+          "decoders": [
+              {"type": "Replace", "pattern": {"String": "\u2581"},
+               "content": " "},
+              {"type": "ByteFallback"},
+              {"type": "Fuse"},
+              {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}})");
+  Json& vocab = json["model"]["vocab"];
   for (int byte = 0; byte < 256; ++byte) {
     vocab[NameOfByte(static_cast<uint8_t>(byte))] = 3 + byte;
   }
@@ -27,62 +48,28 @@ Json MetaspaceJson() {
                          "\u2581b", "ab", "\u2581ab", "\u00E9", "\u2581\u2581"};
   int next = kSpace;
   for (const char* name : names) vocab[name] = next++;
-  Json merges = Json::array();
-  const std::pair<const char*, const char*> pairs[] = {{"a", "b"},
-                                                       {"\u2581", "ab"},
-                                                       {"\u2581", "a"},
-                                                       {"\u2581", "b"},
-                                                       {"\u2581", "\u2581"}};
-  for (const auto& [left, right] : pairs) {
-    merges.push_back(Json::array({left, right}));
-  }
-  return {{"added_tokens",
-           {AddedTokenJson(0, "<unk>", true), AddedTokenJson(1, "<s>", true),
-            AddedTokenJson(2, "</s>", true)}},
-          {"model",
-           {{"type", "BPE"},
-            {"byte_fallback", true},
-            {"fuse_unk", true},
-            {"unk_token", "<unk>"},
-            {"vocab", vocab},
-            {"merges", merges}}}};
-}
-
-Json ReplaceStep(const char* from, const char* to) {
-  return {
-      {"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
-}
-
-Json FuseAndStrip() {
-  return {{"type", "Sequence"},
-          {"decoders",
-           {ReplaceStep("\u2581", " "),
-            {{"type", "ByteFallback"}},
-            {{"type", "Fuse"}},
-            {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}};
+  return json;
 }
 
 // As converters wrote it until 2024.
 Json WithNormalizer() {
   Json json = MetaspaceJson();
-  json["normalizer"] = {{"type", "Sequence"},
-                        {"normalizers",
-                         {{{"type", "Prepend"}, {"prepend", "\u2581"}},
-                          ReplaceStep(" ", "\u2581")}}};
-  json["pre_tokenizer"] = nullptr;
-  json["decoder"] = FuseAndStrip();
+  json["normalizer"] = JsonOf(R"({
+      "type": "Sequence",
+      "normalizers": [
+          {"type": "Prepend", "prepend": "\u2581"},
+          {"type": "Replace", "pattern": {"String": " "},
+           "content": "\u2581"}]})");
   return json;
 }
 
 // As they write it since.
 Json WithPreTokenizer(const char* scheme, bool split) {
   Json json = MetaspaceJson();
-  json["normalizer"] = nullptr;
-  json["pre_tokenizer"] = {{"type", "Metaspace"},
-                           {"replacement", "\u2581"},
-                           {"prepend_scheme", scheme},
-                           {"split", split}};
-  json["decoder"] = FuseAndStrip();
+  json["pre_tokenizer"] =
+      JsonOf(R"({"type": "Metaspace", "replacement": "\u2581"})");
+  json["pre_tokenizer"]["prepend_scheme"] = scheme;
+  json["pre_tokenizer"]["split"] = split;
   return json;
 }
 
@@ -139,9 +126,9 @@ TEST(MetaspaceTokenizerTest, CutsBeforeSpacesIfTold) {
   json["pre_tokenizer"]["split"] = false;
   EXPECT_THAT(Names(json, "a  "), ElementsAre("_a", "__"));
   // Before prepend_scheme.
-  json["pre_tokenizer"] = {{"type", "Metaspace"},
-                           {"replacement", "\u2581"},
-                           {"add_prefix_space", false}};
+  json["pre_tokenizer"] = JsonOf(R"({
+      "type": "Metaspace", "replacement": "\u2581",
+      "add_prefix_space": false})");
   EXPECT_THAT(Names(json, "a b"), ElementsAre("a", "_b"));
   json["pre_tokenizer"]["add_prefix_space"] = true;
   EXPECT_THAT(Names(json, "a b"), ElementsAre("_a", "_b"));
@@ -189,9 +176,9 @@ TEST(MetaspaceTokenizerTest, DecodesBytesAndDropsTheFirstSpace) {
 // The library's Metaspace drops every space of the first token.
 TEST(MetaspaceTokenizerTest, MetaspaceDecoderDropsSpacesOfTheFirstToken) {
   Json json = WithPreTokenizer("first", false);
-  json["decoder"] = {{"type", "Metaspace"},
-                     {"replacement", "\u2581"},
-                     {"prepend_scheme", "first"}};
+  json["decoder"] = JsonOf(R"({
+      "type": "Metaspace", "replacement": "\u2581",
+      "prepend_scheme": "first"})");
   const auto dropping = LoadBpe(json);
   ASSERT_TRUE(dropping.ok()) << dropping.status();
   const std::vector<int32_t> ids = {309, 304, 309};
@@ -218,8 +205,9 @@ TEST(MetaspaceTokenizerTest, EncodesAMegabyteOfAnythingInTime) {
 
 TEST(MetaspaceTokenizerTest, RefusesATextThatGrowsTooLong) {
   Json json = WithNormalizer();
-  json["normalizer"]["normalizers"].push_back(
-      ReplaceStep("a", std::string(256, 'b').c_str()));
+  Json replace = JsonOf(R"({"type": "Replace", "pattern": {"String": "a"}})");
+  replace["content"] = std::string(256, 'b');
+  json["normalizer"]["normalizers"].push_back(replace);
   const auto tokenizer = LoadBpe(json);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_TRUE((*tokenizer)->Encode(std::string(1000, 'a'), false).ok());

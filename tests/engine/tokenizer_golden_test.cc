@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "absl/strings/escaping.h"
 #include "engine/base/utf8.h"
 #include "engine/load_tokenizer.h"
 #include "tests/support/golden_folder.h"
+#include "tests/support/json.h"
 
 namespace reprise {
 namespace {
@@ -19,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The text of a case: most are text, those of RWKV may be any bytes.
-std::string TextOf(const nlohmann::json& item) {
+std::string TextOf(const Json& item) {
   if (item.contains("text")) return item.at("text").get<std::string>();
   std::string bytes;
   EXPECT_TRUE(
@@ -41,14 +40,13 @@ std::string DecodeInPieces(const Tokenizer& tokenizer,
   return text + ShowUnfinished(tokenizer, decoder.pending());
 }
 
-void CheckDecoded(const Tokenizer& tokenizer, const nlohmann::json& item,
-                  bool special) {
+void CheckDecoded(const Tokenizer& tokenizer, const Json& item, bool special) {
   const auto ids = item.at("ids").get<std::vector<int32_t>>();
   const auto decoded = item.contains("decoded")
                            ? item.at("decoded").get<std::string>()
                            : TextOf(item);
-  EXPECT_EQ(Decode(tokenizer, ids, special), decoded) << item.dump();
-  EXPECT_EQ(DecodeInPieces(tokenizer, ids, special), decoded) << item.dump();
+  EXPECT_EQ(Decode(tokenizer, ids, special), decoded) << JsonText(item);
+  EXPECT_EQ(DecodeInPieces(tokenizer, ids, special), decoded) << JsonText(item);
 }
 
 // A limit changes no token, and is kept to one token.
@@ -67,18 +65,17 @@ void CheckLimits(const Tokenizer& tokenizer, const std::string& text,
 // them.
 void CheckGolden(const Tokenizer& tokenizer, const fs::path& file,
                  bool special) {
-  const nlohmann::json golden = nlohmann::json::parse(std::ifstream(file));
+  const Json golden = ReadJson(file);
   ASSERT_FALSE(golden.at("cases").empty());
   for (const auto& item : golden.at("cases")) {
     const auto encoded = tokenizer.Encode(TextOf(item), special);
     ASSERT_TRUE(encoded.ok()) << encoded.status();
     EXPECT_EQ(*encoded, item.at("ids").get<std::vector<int32_t>>())
-        << item.dump();
+        << JsonText(item);
     CheckLimits(tokenizer, TextOf(item), special, *encoded);
     CheckDecoded(tokenizer, item, special);
   }
-  for (const auto& item :
-       golden.value("decode_only", nlohmann::json::array())) {
+  for (const auto& item : golden.value("decode_only", Json::array())) {
     CheckDecoded(tokenizer, item, special);
   }
 }
@@ -156,8 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(EmbeddedTokenizerTest, EncodesAndDecodesAsItsTrainingDid) {
   const fs::path dir = fs::path(REPRISE_SOURCE_DIR) / "models" / "embedded";
   if (!fs::exists(dir)) GTEST_SKIP() << dir << " is absent";
-  const nlohmann::json config =
-      nlohmann::json::parse(std::ifstream(dir / "config.json"));
+  const Json config = ReadJson(dir / "config.json");
   auto tokenizer =
       LoadTokenizer(dir.string(), config.at("vocab_size").get<int64_t>());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();

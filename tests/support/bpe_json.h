@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/bpe_tokenizer.h"
 #include "engine/tokenizer_json.h"
+#include "tests/support/json.h"
 
 namespace reprise {
 
@@ -43,9 +43,16 @@ inline std::string ByteNames(std::string_view bytes) {
 }
 
 // Merges are given in bytes, not names.
-inline nlohmann::json BpeJson(const Merges& merges = {}) {
-  nlohmann::json vocab;
-  nlohmann::json lines = nlohmann::json::array();
+inline Json BpeJson(const Merges& merges = {}) {
+  Json json = JsonOf(R"({
+      "version": "1.0",
+      "added_tokens": [],
+      "normalizer": null,
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+      "decoder": {"type": "ByteLevel"},
+      "model": {"type": "BPE", "vocab": {}, "merges": []}})");
+  Json& vocab = json["model"]["vocab"];
+  Json& lines = json["model"]["merges"];
   int next = 0;
   for (; next < 256; ++next) vocab[ByteName(next)] = next;
   for (const auto& [left, right] : merges) {
@@ -53,24 +60,21 @@ inline nlohmann::json BpeJson(const Merges& merges = {}) {
     if (!vocab.contains(name)) vocab[name] = next++;
     lines.push_back(ByteNames(left) + " " + ByteNames(right));
   }
-  return {
-      {"version", "1.0"},
-      {"added_tokens", nlohmann::json::array()},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-      {"decoder", {{"type", "ByteLevel"}}},
-      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", lines}}}};
+  return json;
 }
 
-inline nlohmann::json AddedTokenJson(int id, const std::string& content,
-                                     bool special) {
-  return {{"id", id}, {"content", content}, {"special", special}};
+inline Json AddedTokenJson(int id, const std::string& content, bool special) {
+  Json token;
+  token["id"] = id;
+  token["content"] = content;
+  token["special"] = special;
+  return token;
 }
 
 inline absl::StatusOr<std::unique_ptr<Tokenizer>> LoadBpe(
-    const nlohmann::json& json, int64_t vocab_size = 1000) {
+    const Json& json, int64_t vocab_size = 1000) {
   ASSIGN_OR_RETURN(const BpeSpec spec,
-                   ParseTokenizerJson(json.dump(), vocab_size));
+                   ParseTokenizerJson(JsonText(json), vocab_size));
   return CreateBpeTokenizer(spec, vocab_size);
 }
 

@@ -1,0 +1,23 @@
+// JSON in tests. It is read and written in json.cc alone: compiling that takes
+// longer than most tests do.
+#ifndef TESTS_SUPPORT_JSON_H_
+#define TESTS_SUPPORT_JSON_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace reprise {
+
+using Json = nlohmann::json;
+
+// What the text says, which must be JSON.
+Json JsonOf(std::string_view text);
+// What the file says.
+Json ReadJson(const std::string& path);
+
+std::string JsonText(const Json& json);
+
+}  // namespace reprise
+
+#endif  // TESTS_SUPPORT_JSON_H_
