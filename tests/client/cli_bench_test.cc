@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/client/cli_fixture.h"
 #include "tests/client/fake_server.h"
 #include "tests/client/process.h"
+#include "tests/support/json.h"
 
 namespace reprise {
 namespace {
@@ -59,7 +59,7 @@ TEST_F(CliTest, BenchTellsProgramsWhatItCounted) {
       Run({"bench", "--streams=2", "--seconds=1", "--max-tokens=2",
            "--prompts=1", "--long-prompt-tokens=100", "--json"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  const auto json = nlohmann::json::parse(outcome.out);
+  const auto json = JsonOf(outcome.out);
   const auto number = [&](const char* name) {
     return json.at(name).get<double>();
   };

@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tests/client/cli_fixture.h"
 #include "tests/client/fake_server.h"
 #include "tests/client/process.h"
+#include "tests/support/json.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
@@ -126,7 +126,7 @@ TEST_F(CliTest, JsonErrorsAreForMachines) {
   const Outcome outcome = Run({"complete", "a", "--json"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.out, "");
-  const auto error = nlohmann::json::parse(outcome.err)["error"];
+  const auto error = JsonOf(outcome.err)["error"];
   EXPECT_EQ(error["code"], "ABORTED");
   EXPECT_EQ(error["message"], "busy \"s\"");
 }
@@ -302,8 +302,7 @@ TEST_F(CliTest, InspectNeedsNoServer) {
 }
 
 TEST_F(CliTest, InspectSpeaksJson) {
-  const auto json =
-      nlohmann::json::parse(Run({"inspect", kGlaCase, "--json"}).out);
+  const auto json = JsonOf(Run({"inspect", kGlaCase, "--json"}).out);
   EXPECT_EQ(json["num_parameters"], 155'200);
   EXPECT_EQ(json["layers"]["period"][1]["mixers"][0], "softmax_attention");
   EXPECT_EQ(json["layers"]["period"][1]["state"][0]["growth"], "context");
@@ -352,10 +351,10 @@ TEST_F(CliTest, ScoreWithJsonIsALinePerMessage) {
   const Outcome outcome = Run({"score", "abc", "--json", "--logprobs=2"});
   EXPECT_EQ(server_.inference.last_score().logprobs(), 2u);
   const size_t end = outcome.out.find('\n');
-  const auto first = nlohmann::json::parse(outcome.out.substr(0, end));
+  const auto first = JsonOf(outcome.out.substr(0, end));
   EXPECT_EQ(first["tokens"][0]["chosen"]["token_id"], 98);
   EXPECT_EQ(first["totals"]["scored_tokens"], "1");
-  const auto last = nlohmann::json::parse(outcome.out.substr(end + 1));
+  const auto last = JsonOf(outcome.out.substr(end + 1));
   EXPECT_EQ(last["totals"]["text_tokens"], "3");
 }
 
@@ -370,8 +369,7 @@ TEST_F(CliTest, ModelShowsWhatIsServed) {
   const Outcome outcome = Run({"model"});
   EXPECT_THAT(outcome.out, HasSubstr("family:              linear_attn\n"));
   EXPECT_THAT(outcome.out, HasSubstr("1,234,567"));
-  EXPECT_EQ(nlohmann::json::parse(Run({"model", "--json"}).out)["name"],
-            "fake");
+  EXPECT_EQ(JsonOf(Run({"model", "--json"}).out)["name"], "fake");
 }
 
 TEST_F(CliTest, ChatInAPipeIsATurnPerLine) {

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
 #include "tests/client/fake_server.h"
 #include "tests/client/pipe.h"
+#include "tests/support/json.h"
 
 namespace reprise {
 namespace {
@@ -29,7 +29,7 @@ TEST(ToJsonLineTest, KeepsTheNamesOfTheProtoFile) {
 TEST(ToJsonLineTest, ANewlineInTheTextDoesNotBreakTheLine) {
   const std::string line = ToJsonLine(DeltaMessage("a\nb", 1)).value();
   EXPECT_EQ(line.find('\n'), line.size() - 1);
-  EXPECT_EQ(nlohmann::json::parse(line)["delta"]["text"], "a\nb");
+  EXPECT_EQ(JsonOf(line)["delta"]["text"], "a\nb");
 }
 
 class RunTurnTest : public ::testing::Test {
@@ -74,7 +74,7 @@ TEST_F(RunTurnTest, JsonIsALinePerMessage) {
   std::istringstream lines(out_.Drain());
   std::vector<std::string> kinds;
   for (std::string line; std::getline(lines, line);) {
-    kinds.push_back(nlohmann::json::parse(line).begin().key());
+    kinds.push_back(JsonOf(line).begin().key());
   }
   EXPECT_THAT(kinds,
               ::testing::ElementsAre("started", "delta", "delta", "finished"));

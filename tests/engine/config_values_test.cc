@@ -5,10 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,6 +14,7 @@
 #include "engine/model/safetensors.h"
 #include "engine/model_summary.h"
 #include "tests/support/fitting_checkpoint.h"
+#include "tests/support/json.h"
 #include "tests/support/step_helpers.h"
 #include "tests/support/temp_dir.h"
 
@@ -25,7 +22,6 @@ namespace reprise {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -40,17 +36,12 @@ std::vector<std::string> AllCases() {
   return names;
 }
 
-json ConfigOf(const std::string& name) {
-  std::ifstream file(kGolden + name + "/config.json");
-  std::stringstream text;
-  text << file.rdbuf();
-  // Python writes it bare, which is no JSON; a string means the same.
-  return json::parse(std::regex_replace(
-      text.str(), std::regex("\\bInfinity\\b"), "\"Infinity\""));
+Json ConfigOf(const std::string& name) {
+  return ReadJson(kGolden + name + "/config.json");
 }
 
 // Paths of all numbers in `value`.
-void FindNumbers(const json& value, const std::string& path,
+void FindNumbers(const Json& value, const std::string& path,
                  std::vector<std::string>& found) {
   if (value.is_number()) found.push_back(path);
   if (!value.is_structured()) return;
@@ -60,7 +51,7 @@ void FindNumbers(const json& value, const std::string& path,
 }
 
 // What a field's number is replaced with; null is as if it were absent.
-const json kValues = json::parse(R"(
+const Json kValues = JsonOf(R"(
     [null, 0, 1, 3, 8, -1, 0.1, 1e-9, 1e308, -1e308, 2147483648,
      9007199254740992, 18446744073709551615, "NaN", "1", []])");
 
@@ -98,21 +89,21 @@ class ConfigValuesTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(ConfigValuesTest, AnyNumberIsRefusedOrRuns) {
-  const json config = ConfigOf(GetParam());
+  const Json config = ConfigOf(GetParam());
   const TensorShapes shapes = ShapesOf(kGolden + GetParam());
   WriteZeros(dir_, shapes);
-  dir_.Write("config.json", config.dump());
+  dir_.Write("config.json", JsonText(config));
   const absl::StatusOr<std::string> unchanged = FieldsRead(dir_);
   ASSERT_TRUE(unchanged.ok()) << unchanged.status();
   std::vector<std::string> fields;
   FindNumbers(config, "", fields);
   int64_t runs = 0, refusals = 0;
   for (const std::string& field : fields) {
-    for (const json& value : kValues) {
-      json changed = config;
-      changed[json::json_pointer(field)] = value;
-      SCOPED_TRACE(field + " = " + value.dump());
-      dir_.Write("config.json", changed.dump());
+    for (const Json& value : kValues) {
+      Json changed = config;
+      changed[Json::json_pointer(field)] = value;
+      SCOPED_TRACE(field + " = " + JsonText(value));
+      dir_.Write("config.json", JsonText(changed));
       WriteZeros(dir_, shapes);
       const absl::StatusOr<std::string> read = FieldsRead(dir_);
       if (read.ok() && *read == *unchanged) continue;  // the same model
@@ -134,13 +125,13 @@ INSTANTIATE_TEST_SUITE_P(All, ConfigValuesTest, ::testing::ValuesIn(AllCases()),
 
 // A value that follows from others has the limits of one that is written down.
 TEST(ConfigLimitsTest, AHeadDimThatFollowsIsNotTooLarge) {
-  json config = ConfigOf("rwkv7_rand_fla");
+  Json config = ConfigOf("rwkv7_rand_fla");
   config["hidden_size"] = 512;
   config["num_heads"] = 1;
   config["value_dim"] = nullptr;
   config["head_dim"] = nullptr;
   const TempDir dir;
-  dir.Write("config.json", config.dump());
+  dir.Write("config.json", JsonText(config));
   const absl::Status status =
       LoadAndStep(dir, ShapesOf(kGolden + "rwkv7_rand_fla"));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -151,17 +142,12 @@ TEST(ConfigLimitsTest, AHeadDimThatFollowsIsNotTooLarge) {
 
 // Each is within its limits, and the file has what they ask for.
 TEST(ConfigLimitsTest, AStateBeyondAllMemoryIsRefusedByItsShape) {
-  const json config = {{"model_type", "mistral"},
-                       {"vocab_size", 1},
-                       {"hidden_size", 1},
-                       {"num_hidden_layers", 1},
-                       {"intermediate_size", 1},
-                       {"num_attention_heads", 65536},
-                       {"num_key_value_heads", 65536},
-                       {"head_dim", 512},
-                       {"sliding_window", 1 << 24}};
   const TempDir dir;
-  dir.Write("config.json", config.dump());
+  dir.Write("config.json", R"({
+      "model_type": "mistral", "vocab_size": 1, "hidden_size": 1,
+      "num_hidden_layers": 1, "intermediate_size": 1,
+      "num_attention_heads": 65536, "num_key_value_heads": 65536,
+      "head_dim": 512, "sliding_window": 16777216})");
   TensorShapes shapes;
   const absl::StatusOr<ModelSummary> summary = SummariseFitting(dir, shapes);
   EXPECT_EQ(summary.status().code(), absl::StatusCode::kInvalidArgument);

@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "engine/base/log.h"
 #include "engine/base/parallel.h"
 #include "engine/engine.h"
+#include "tests/support/json.h"
 #include "tests/support/later_clock.h"
 #include "tests/support/teams.h"
 #include "tests/support/temp_dir.h"
@@ -95,19 +95,6 @@ INSTANTIATE_TEST_SUITE_P(Types, LoadMemoryTest,
                            return std::string(WeightTypeName(info.param));
                          });
 
-// Python writes the word Infinity, which is no JSON; the engine also takes the
-// string.
-nlohmann::json ReadConfig(const std::string& path) {
-  std::ifstream file(path);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::string word = " Infinity";
-  while (true) {
-    const size_t at = text.find(word);
-    if (at == std::string::npos) return nlohmann::json::parse(text);
-    text.replace(at, word.size(), " \"Infinity\"");
-  }
-}
-
 // Every number of a config, far above what the tensors have.
 TEST(LoadMemoryOfConfigsTest, WhatNoTensorHasIsRefusedBeforeItTakesMemory) {
   if (kSanitized) GTEST_SKIP() << "sanitizers keep memory of their own";
@@ -119,7 +106,7 @@ TEST(LoadMemoryOfConfigsTest, WhatNoTensorHasIsRefusedBeforeItTakesMemory) {
         "rwkv4_hf"}) {
     const std::string source =
         std::string(REPRISE_TESTDATA) + "/golden/" + name;
-    const nlohmann::json config = ReadConfig(source + "/config.json");
+    const Json config = ReadJson(source + "/config.json");
     const TempDir dir;
     std::ifstream tensors(source + "/model.safetensors", std::ios::binary);
     dir.Write("model.safetensors",
@@ -127,9 +114,9 @@ TEST(LoadMemoryOfConfigsTest, WhatNoTensorHasIsRefusedBeforeItTakesMemory) {
     for (const auto& [field, value] : config.items()) {
       if (!value.is_number_integer()) continue;
       for (int shift = 8; shift <= 24; shift += 4) {
-        nlohmann::json huge = config;
+        Json huge = config;
         huge[field] = int64_t{1} << shift;
-        dir.Write("config.json", huge.dump());
+        dir.Write("config.json", JsonText(huge));
         if (!ResetPeak()) GTEST_SKIP() << "the system does not reset the peak";
         const int64_t before = StatusField("VmRSS");
         const auto engine =

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <map>
-#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,18 +56,25 @@ inline void WriteZeros(const TempDir& dir, const TensorShapes& shapes) {
 
 // The shape that a complaint about a tensor ends with, and whose it is.
 inline bool TakeComplaint(const absl::Status& status, TensorShapes& shapes) {
-  static const std::regex pattern(R"(^tensor '([^']+)' .*\[([0-9, ]+)\]$)");
   const std::string message(status.message());
-  std::smatch match;
-  if (!std::regex_match(message, match, pattern)) return false;
+  const std::string begin = "tensor '";
+  const size_t name_end = message.find("' ", begin.size());
+  const size_t list = message.rfind('[');
+  if (!message.starts_with(begin) || name_end == std::string::npos ||
+      list == std::string::npos ||
+      message.find_first_not_of("0123456789, ", list + 1) + 1 !=
+          message.size() ||
+      !message.ends_with(']')) {
+    return false;
+  }
   std::vector<int64_t> shape;
-  const std::string dimensions = match[2];
-  for (size_t at = 0; at < dimensions.size();) {
+  for (size_t at = list + 1; at < message.size();) {
     size_t length = 0;
-    shape.push_back(std::stoll(dimensions.substr(at), &length));
+    shape.push_back(std::stoll(message.substr(at), &length));
     at += length + 2;  // ", "
   }
-  shapes[match[1]] = std::move(shape);
+  const std::string name(message, begin.size(), name_end - begin.size());
+  shapes[name] = std::move(shape);
   return true;
 }
 

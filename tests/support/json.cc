@@ -16,7 +16,12 @@ Json ReadJson(const std::string& path) {
   CHECK(file.good());
   std::ostringstream text;
   text << file.rdbuf();
-  return JsonOf(text.str());
+  std::string json = text.str();
+  const std::string word = " Infinity";
+  for (size_t at; (at = json.find(word)) != std::string::npos;) {
+    json.replace(at, word.size(), " \"Infinity\"");
+  }
+  return JsonOf(json);
 }
 
 std::string JsonText(const Json& json) { return json.dump(); }

@@ -13,7 +13,8 @@ using Json = nlohmann::json;
 
 // What the text says, which must be JSON.
 Json JsonOf(std::string_view text);
-// What the file says.
+// What the file says. Python writes the word Infinity, which is no JSON; it is
+// read as the string, which means the same to the engine.
 Json ReadJson(const std::string& path);
 
 std::string JsonText(const Json& json);

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/support/scrape.h"
 #include "tests/support/temp_dir.h"
 
@@ -21,20 +21,20 @@ using ::testing::IsSupersetOf;
 constexpr char kBench[] = REPRISE_BINARY_DIR "/reprise-bench --threads=1 ";
 constexpr char kTiny[] = "--shape=linear-tiny --seconds=0.002 --json ";
 
-nlohmann::json RunBench(const std::string& arguments) {
+Json RunBench(const std::string& arguments) {
   // What it is doing goes to stderr.
   const CommandResult result =
       RunCommand("{ " + (kBench + arguments) + " 2>/dev/null; }");
   EXPECT_EQ(result.status, 0) << result.output;
-  auto json = nlohmann::json::parse(result.output, nullptr, false);
+  Json json = JsonOf(result.output);
   EXPECT_TRUE(json.is_object()) << result.output;
   return json;
 }
 
 // The names of a run's figures, each of which must be a real one.
-std::set<std::string> CheckedFigures(const nlohmann::json& run) {
+std::set<std::string> CheckedFigures(const Json& run) {
   std::set<std::string> names;
-  for (const nlohmann::json& figure : run.at("figures")) {
+  for (const Json& figure : run.at("figures")) {
     const auto name = figure.at("name").get<std::string>();
     names.insert(name);
     for (const char* field : {"value", "limit", "percent_of_limit"}) {
@@ -52,12 +52,12 @@ std::set<std::string> CheckedFigures(const nlohmann::json& run) {
 }
 
 TEST(BenchTest, HasEveryFigureBesideItsLimit) {
-  const nlohmann::json result = RunBench(
-      std::string(kTiny) + "--weights=f32,int8 --positions=1000,1000000");
+  const Json result = RunBench(std::string(kTiny) +
+                               "--weights=f32,int8 --positions=1000,1000000");
   ASSERT_EQ(result.at("runs").size(), 2u);
   EXPECT_EQ(result["runs"][0]["weight_type"], "f32");
   EXPECT_EQ(result["runs"][1]["weight_type"], "int8");
-  for (const nlohmann::json& run : result["runs"]) {
+  for (const Json& run : result["runs"]) {
     EXPECT_THAT(
         CheckedFigures(run),
         IsSupersetOf({"decode, 1 sessions", "decode, 4 sessions",
@@ -73,10 +73,9 @@ TEST(BenchTest, HasEveryFigureBesideItsLimit) {
 
 // Every figure that steps have stands beside the memory's speed.
 TEST(BenchTest, MeasuresTheLimitBesideTheFigure) {
-  const nlohmann::json result =
-      RunBench(std::string(kTiny) + "--positions=1000");
+  const Json result = RunBench(std::string(kTiny) + "--positions=1000");
   int figures = 0;
-  for (const nlohmann::json& figure : result.at("runs").at(0).at("figures")) {
+  for (const Json& figure : result.at("runs").at(0).at("figures")) {
     if (figure.at("unit") != "tokens/s") continue;
     EXPECT_GT(figure.at("read_bytes_per_s").get<double>(), 1e8) << figure;
     ++figures;
@@ -88,25 +87,23 @@ TEST(BenchTest, SweepsOneThingAtATime) {
   for (const auto& [sweep, runs, figures] :
        std::vector<std::tuple<std::string, size_t, size_t>>{
            {"sessions", 1, 11}, {"position", 1, 16}, {"size", 3, 3}}) {
-    const nlohmann::json result =
-        RunBench(kTiny + std::string("--sweep=") + sweep);
+    const Json result = RunBench(kTiny + std::string("--sweep=") + sweep);
     ASSERT_EQ(result.at("runs").size(), runs) << sweep;
-    for (const nlohmann::json& run : result["runs"]) {
+    for (const Json& run : result["runs"]) {
       EXPECT_EQ(CheckedFigures(run).size(), figures) << sweep;
     }
   }
-  const nlohmann::json threads =
-      RunBench(kTiny + std::string("--sweep=threads"));
+  const Json threads = RunBench(kTiny + std::string("--sweep=threads"));
   ASSERT_EQ(threads.at("runs").size(), 1u);  // --threads=1
 }
 
 // A hybrid's keys and values are there at every position.
 TEST(BenchTest, MeasuresModelsWhoseStateGrows) {
-  const nlohmann::json result = RunBench(
+  const Json result = RunBench(
       "--shape=hybrid-0.8b --layers=4 --width=512 --vocab=600 --json "
       "--seconds=0.002 --sessions=1,4 --prefill=64 --positions=10,20000");
   ASSERT_EQ(result.at("runs").size(), 1u);
-  const nlohmann::json& run = result["runs"][0];
+  const Json& run = result["runs"][0];
   EXPECT_EQ(CheckedFigures(run).size(), 10u);
   // One layer, a key and a value of 256 numbers in f32.
   EXPECT_EQ(run.at("state_bytes_per_token"), 2 * 256 * 4);
@@ -122,8 +119,8 @@ TEST(BenchTest, WritesTheModelThatItMeasures) {
   EXPECT_EQ(written.output, "");
   const std::string measure =
       "--json --seconds=0 --sessions=1 --prefill=1 --positions=1";
-  const nlohmann::json shape = RunBench(small + measure).at("runs").at(0);
-  const nlohmann::json model =
+  const Json shape = RunBench(small + measure).at("runs").at(0);
+  const Json model =
       RunBench("--model=" + folder + " " + measure).at("runs").at(0);
   EXPECT_EQ(model.at("greedy_tokens").size(), 16u);
   EXPECT_EQ(model.at("greedy_tokens"), shape.at("greedy_tokens"));

@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "tests/support/json.h"
 
 namespace reprise {
 namespace {
@@ -35,7 +36,7 @@ TEST(LogTest, JsonLinesParseAndKeepTypes) {
              {{"ratio", 0.5}, {"ok", false}, {"bytes", "\xff"}});
   const std::string line = GetCapturedStderr();
   SetLogFormat(LogFormat::kText);
-  const nlohmann::json parsed = nlohmann::json::parse(line);
+  const Json parsed = JsonOf(line);
   EXPECT_EQ(parsed["level"], "warning");
   EXPECT_EQ(parsed["message"], "odd \"name\"");
   EXPECT_EQ(parsed["ratio"], 0.5);

@@ -4,17 +4,14 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "engine/kernels/decay_kernels.h"
 #include "engine/kernels/simd_ops.h"
+#include "engine/model/safetensors.h"
 #include "tests/engine/kernels/simd_targets.h"
 #include "tests/support/golden_folder.h"
 
@@ -26,24 +23,15 @@ struct Tensor {
   std::vector<float> data;
 };
 
-// All tensors of a safetensors file of f32: the length of a JSON header, the
-// header, the numbers.
+// All tensors of a safetensors file of f32.
 std::map<std::string, Tensor> ReadTensors(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(file)),
-                          std::istreambuf_iterator<char>());
-  uint64_t length;
-  std::memcpy(&length, bytes.data(), sizeof(length));
-  const auto header = nlohmann::json::parse(bytes.substr(8, length));
+  const auto file = Checkpoint::OpenFile(path);
+  EXPECT_TRUE(file.ok()) << file.status();
   std::map<std::string, Tensor> tensors;
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
-    Tensor tensor{entry["shape"], {}};
-    const size_t begin = entry["data_offsets"][0];
-    const size_t end = entry["data_offsets"][1];
-    tensor.data.resize((end - begin) / sizeof(float));
-    std::memcpy(tensor.data.data(), bytes.data() + 8 + length + begin,
-                end - begin);
+  for (const auto& [name, info] : file->tensors()) {
+    Tensor tensor{info.shape, {}};
+    tensor.data.resize(static_cast<size_t>(info.elements));
+    EXPECT_TRUE(file->ReadF32(name, tensor.data).ok()) << name;
     tensors[name] = std::move(tensor);
   }
   return tensors;

@@ -3,19 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "tests/support/json.h"
 
 namespace reprise {
 namespace {
 
-using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 TEST(ConfigReaderTest, ReadsFieldsAndFallsBack) {
-  const json object = json::parse(
-      R"({"i":3,"f":0.5,"b":true,"s":"x","n":null,"l":[1,2],"one":7})");
+  const Json object =
+      JsonOf(R"({"i":3,"f":0.5,"b":true,"s":"x","n":null,"l":[1,2],"one":7})");
   ConfigReader config(object, "config.json");
   EXPECT_EQ(config.Int("i", 1, 10), 3);
   EXPECT_EQ(config.Int("none", 1, 10, 4), 4);
@@ -35,7 +35,7 @@ TEST(ConfigReaderTest, ReadsFieldsAndFallsBack) {
 }
 
 TEST(ConfigReaderTest, AFallbackHasTheLimitsOfAValue) {
-  const json object = json::object();
+  const Json object = Json::object();
   const auto refusal = [&object](auto read) {
     ConfigReader config(object, "config.json");
     read(config);
@@ -50,7 +50,7 @@ TEST(ConfigReaderTest, AFallbackHasTheLimitsOfAValue) {
 }
 
 TEST(ConfigReaderTest, ReadsStringsAndTellsNullFromAbsent) {
-  const json object = json::parse(R"({"s":["a","b"],"e":[],"n":null,"x":"a"})");
+  const Json object = JsonOf(R"({"s":["a","b"],"e":[],"n":null,"x":"a"})");
   ConfigReader config(object, "config.json", "outer.");
   EXPECT_THAT(config.StringList("s"), ElementsAre("a", "b"));
   EXPECT_THAT(config.StringList("e"), IsEmpty());
@@ -65,7 +65,7 @@ TEST(ConfigReaderTest, ReadsStringsAndTellsNullFromAbsent) {
 }
 
 TEST(ConfigReaderTest, RefusalsNameFileFieldAndValue) {
-  const json object = json::parse(
+  const Json object = JsonOf(
       R"({"zero":0,"big":18446744073709551615,"f":1.5,"s":"x","l":[1,99],
           "o":{}})");
   const auto refusal = [&object](auto read) {
@@ -95,7 +95,7 @@ TEST(ConfigReaderTest, RefusalsNameFileFieldAndValue) {
 }
 
 TEST(ConfigReaderTest, KeepsTheFirstErrorAndReturnsAllowedValuesAfterIt) {
-  const json object = json::parse(R"({"a":-1,"b":5})");
+  const Json object = JsonOf(R"({"a":-1,"b":5})");
   ConfigReader config(object, "config.json");
   EXPECT_EQ(config.Int("a", 2, 9), 2);
   EXPECT_EQ(config.Int("b", 1, 9), 1);
@@ -105,7 +105,7 @@ TEST(ConfigReaderTest, KeepsTheFirstErrorAndReturnsAllowedValuesAfterIt) {
 }
 
 TEST(ConfigReaderTest, RemembersWhatWasRead) {
-  const json object = json::parse(R"({"b":2,"a":[1],"unread":3})");
+  const Json object = JsonOf(R"({"b":2,"a":[1],"unread":3})");
   ConfigReader config(object, "config.json");
   config.Int("b", 0, 9);
   config.IntList("a", 0, 9);

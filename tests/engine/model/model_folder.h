@@ -6,25 +6,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/model/mixer_description.h"
 #include "engine/model/model_config.h"
+#include "tests/support/json.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {
 
 // The config of a case in tests/testdata/golden.
-inline nlohmann::json GoldenConfig(const std::string& name) {
-  std::ifstream file(std::string(REPRISE_TESTDATA) + "/golden/" + name +
-                     "/config.json");
-  EXPECT_TRUE(file.good()) << name;
-  return nlohmann::json::parse(file);
+inline Json GoldenConfig(const std::string& name) {
+  return ReadJson(REPRISE_TESTDATA "/golden/" + name + "/config.json");
 }
 
 // Loads descriptions from a folder whose checkpoint has the tensors `names`.
@@ -35,8 +31,8 @@ class ModelFolder {
     for (const std::string& name : names) writer.AddF32(name, {1}, {1});
     dir_.Write("model.safetensors", writer.File());
   }
-  absl::StatusOr<ModelDescription> Load(const nlohmann::json& config) {
-    return LoadText(config.dump());
+  absl::StatusOr<ModelDescription> Load(const Json& config) {
+    return LoadText(JsonText(config));
   }
   absl::StatusOr<ModelDescription> LoadText(const std::string& config) {
     dir_.Write("config.json", config);
@@ -51,7 +47,7 @@ class ModelFolder {
 };
 
 // What the config describes with a checkpoint of those tensors.
-inline ModelDescription Describe(const nlohmann::json& config,
+inline ModelDescription Describe(const Json& config,
                                  const std::vector<std::string>& tensors = {}) {
   auto model = ModelFolder(tensors).Load(config);
   EXPECT_TRUE(model.ok()) << model.status();
@@ -68,14 +64,13 @@ const Description& MixerOf(const ModelDescription& model, size_t layer,
 // `config` with one field set to `value`, null as if missing, is refused with a
 // message that has both the field and `says`. A field "outer.inner" is one of
 // the object in the field "outer".
-inline void ExpectRefused(nlohmann::json config, const std::string& field,
-                          const nlohmann::json& value,
-                          const std::string& says) {
+inline void ExpectRefused(Json config, const std::string& field,
+                          const Json& value, const std::string& says) {
   std::string pointer = "/" + field;
   std::replace(pointer.begin(), pointer.end(), '.', '/');
-  config[nlohmann::json::json_pointer(pointer)] = value;
+  config[Json::json_pointer(pointer)] = value;
   const auto model = ModelFolder().Load(config);
-  ASSERT_FALSE(model.ok()) << field << " = " << value;
+  ASSERT_FALSE(model.ok()) << field << " = " << JsonText(value);
   EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
   const std::string message(model.status().message());
   EXPECT_THAT(message,

@@ -12,6 +12,7 @@
 #include "engine/base/log.h"
 #include "engine/rwkv_tokenizer.h"
 #include "tests/support/fake_tokenizer.h"
+#include "tests/support/json.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_values.h"
 
@@ -37,9 +38,10 @@ class ChatFormatTest : public ::testing::Test {
   ChatFormat Load(const std::string& source,
                   const std::string& eos_token = "<eos>",
                   std::vector<int32_t> eos_tokens = {}) {
-    dir_.Write("tokenizer_config.json",
-               OrderedJson{{"chat_template", source}, {"eos_token", eos_token}}
-                   .dump());
+    Json config;
+    config["chat_template"] = source;
+    config["eos_token"] = eos_token;
+    dir_.Write("tokenizer_config.json", JsonText(config));
     return ChatFormat::Load(dir_.path(), tokenizer_, std::move(eos_tokens));
   }
   static std::vector<int32_t> Begin(const ChatFormat& chat,
@@ -223,14 +225,13 @@ TEST_F(ChatFormatTest, RwkvWorldNeedsNoTemplate) {
 // As the folders for flash-linear-attention have it.
 TEST_F(ChatFormatTest, RwkvTokensHaveTheNamesOfTheConfig) {
   const auto tokenizer = WorldTokenizer();
-  dir_.Write(
-      "tokenizer_config.json",
-      OrderedJson{{"chat_template", ReadTemplateFile("world.jinja")},
-                  {"eos_token", "\n\n"},
-                  {"added_tokens_decoder",
-                   {{"0", {{"content", "<|rwkv_tokenizer_end_of_text|>"}}},
-                    {"65530", {{"content", "\n\n"}}}}}}
-          .dump());
+  Json config = JsonOf(R"({
+      "eos_token": "\n\n",
+      "added_tokens_decoder": {
+          "0": {"content": "<|rwkv_tokenizer_end_of_text|>"},
+          "65530": {"content": "\n\n"}}})");
+  config["chat_template"] = ReadTemplateFile("world.jinja");
+  dir_.Write("tokenizer_config.json", JsonText(config));
   const ChatFormat chat = ChatFormat::Load(dir_.path(), *tokenizer, {0});
   ASSERT_TRUE(chat.status().ok()) << chat.status();
   EXPECT_THAT(chat.eos_tokens(), ElementsAre(0, 257));

@@ -12,6 +12,7 @@
 #include "engine/base/log.h"
 #include "engine/template/prompt_encoder.h"
 #include "tests/support/fake_tokenizer.h"
+#include "tests/support/json.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_values.h"
 
@@ -23,8 +24,9 @@ using ::testing::HasSubstr;
 
 std::string Config(const std::string& chat_template,
                    const std::string& more = "") {
-  return OrderedJson{{"chat_template", chat_template}}.dump().insert(
-      1, more.empty() ? "" : more + ",");
+  Json config;
+  config["chat_template"] = chat_template;
+  return JsonText(config).insert(1, more.empty() ? "" : more + ",");
 }
 
 std::string Text(const absl::StatusOr<ChatPrompt>& prompt) {
