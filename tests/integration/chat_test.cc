@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "tests/client/process.h"
 #include "tests/support/bpe_json.h"
 #include "tests/support/generate_call.h"
+#include "tests/support/json.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_values.h"
@@ -40,14 +40,15 @@ class Folder {
   }
 
   void AddChatml() {
-    nlohmann::json tokenizer = BpeJson();
-    tokenizer["added_tokens"] = {AddedTokenJson(kStart, "<|im_start|>", true),
-                                 AddedTokenJson(kEnd, "<|im_end|>", true)};
-    dir_.Write("tokenizer.json", tokenizer.dump());
-    dir_.Write("tokenizer_config.json",
-               OrderedJson{{"eos_token", "<|im_end|>"},
-                           {"chat_template", ReadTemplateFile("chatml.jinja")}}
-                   .dump());
+    Json tokenizer = BpeJson();
+    Json& added = tokenizer["added_tokens"];
+    added.push_back(AddedTokenJson(kStart, "<|im_start|>", true));
+    added.push_back(AddedTokenJson(kEnd, "<|im_end|>", true));
+    dir_.Write("tokenizer.json", JsonText(tokenizer));
+    Json config;
+    config["eos_token"] = "<|im_end|>";
+    config["chat_template"] = ReadTemplateFile("chatml.jinja");
+    dir_.Write("tokenizer_config.json", JsonText(config));
   }
   // The 256 bytes, id = byte + 1.
   void AddRwkvVocabulary() {
@@ -125,8 +126,7 @@ class ChatTest : public ::testing::Test {
   }
   v1::Session GetSession(const std::string& id) {
     v1::Session session;
-    const std::string json = Reprise({"sessions", "show", id, "--json"});
-    const auto parsed = nlohmann::json::parse(json);
+    const Json parsed = JsonOf(Reprise({"sessions", "show", id, "--json"}));
     session.set_tokens(std::stoull(parsed["tokens"].get<std::string>()));
     return session;
   }

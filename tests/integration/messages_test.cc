@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/support/raw_rpc.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_server.h"
@@ -21,7 +21,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
 constexpr auto kPrecondition = grpc::StatusCode::FAILED_PRECONDITION;
 constexpr int32_t kEos = FakeTokenizer::kEos;
 constexpr int32_t kUser = FakeTokenizer::kUser;
@@ -55,10 +54,10 @@ class MessagesTest : public ::testing::Test {
     server_.reset();
     ServerOptions options = TestServer::SmallOptions();
     options.model_dir = dir_.path();
-    nlohmann::json config = nlohmann::json::object();
+    Json config;
     if (!chat_template.empty()) config["chat_template"] = chat_template;
     config["eos_token"] = "<eos>";
-    dir_.Write("tokenizer_config.json", config.dump());
+    dir_.Write("tokenizer_config.json", JsonText(config));
     server_ = std::make_unique<TestServer>(options);
   }
 
@@ -155,10 +154,12 @@ TEST_F(MessagesTest, ASessionThatTextBeganGoesOnWithMessages) {
 }
 
 TEST_F(MessagesTest, TheConfigsEndOfTextEndsAnAnswerToo) {
-  nlohmann::json config = {{"chat_template", kTurns}, {"eos_token", "<user>"}};
+  Json config;
+  config["chat_template"] = kTurns;
+  config["eos_token"] = "<user>";
   ServerOptions options = TestServer::SmallOptions();
   options.model_dir = dir_.path();
-  dir_.Write("tokenizer_config.json", config.dump());
+  dir_.Write("tokenizer_config.json", JsonText(config));
   server_ = std::make_unique<TestServer>(options);
   v1::GenerateRequest request = Request("", {{"user", "ab"}});
   BiasTo(kUser, request);
@@ -182,7 +183,7 @@ TEST_F(MessagesTest, TokenizeShowsThePrompt) {
   grpc::ClientContext again;
   const grpc::Status both =
       server_->inference().Tokenize(&again, request, &response);
-  EXPECT_EQ(both.error_code(), kInvalid);
+  EXPECT_EQ(both.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(both.error_message(), StartsWith("messages: there is a text"));
 }
 
@@ -192,21 +193,23 @@ TEST_F(MessagesTest, FieldsAreRefusedByTheirPath) {
   const auto with = [](const std::string& role, const std::string& content) {
     return Request("", {{"user", "a"}, {"assistant", "b"}, {role, content}});
   };
-  ExpectRefused(Request("", {}), kInvalid,
+  ExpectRefused(Request("", {}), grpc::INVALID_ARGUMENT,
                 "messages: 0 messages are not in [1, 1024]");
-  ExpectRefused(Request("s", {}), kInvalid, "messages: 0 messages");
-  ExpectRefused(Request("", Said(1025, {"user", "a"})), kInvalid,
+  ExpectRefused(Request("s", {}), grpc::INVALID_ARGUMENT,
+                "messages: 0 messages");
+  ExpectRefused(Request("", Said(1025, {"user", "a"})), grpc::INVALID_ARGUMENT,
                 "messages: 1025 messages are not in [1, 1024]");
-  ExpectRefused(with("", "a"), kInvalid,
+  ExpectRefused(with("", "a"), grpc::INVALID_ARGUMENT,
                 "messages[2].role: '' is not 1 to 64 of A-Z a-z 0-9");
-  ExpectRefused(with(std::string(65, 'r'), "a"), kInvalid,
+  ExpectRefused(with(std::string(65, 'r'), "a"), grpc::INVALID_ARGUMENT,
                 "messages[2].role: 'rrrr");
-  ExpectRefused(with("user<eos>", "a"), kInvalid,
+  ExpectRefused(with("user<eos>", "a"), grpc::INVALID_ARGUMENT,
                 "messages[2].role: 'user<eos>' is not");
-  ExpectRefused(with("user", std::string(4002, 'a')), kInvalid,
+  ExpectRefused(with("user", std::string(4002, 'a')), grpc::INVALID_ARGUMENT,
                 "messages: more tokens than the server takes, 2000");
   // The tokenizer of the test has no piece for it.
-  ExpectRefused(with("user", "XYZ"), kInvalid, "messages: no piece fits");
+  ExpectRefused(with("user", "XYZ"), grpc::INVALID_ARGUMENT,
+                "messages: no piece fits");
 }
 
 TEST_F(MessagesTest, ContentsAreLimitedTogether) {
@@ -216,7 +219,7 @@ TEST_F(MessagesTest, ContentsAreLimitedTogether) {
   server_ = std::make_unique<TestServer>(options);
   ExpectRefused(Request("", {{"user", std::string(3 << 20, 'a')},
                              {"assistant", std::string(2 << 20, 'a')}}),
-                kInvalid,
+                grpc::INVALID_ARGUMENT,
                 "messages: 5242880 bytes of content are more than 4194304");
 }
 
@@ -227,26 +230,26 @@ TEST_F(MessagesTest, ContentsThatAreNotUtf8AreRefused) {
               std::string("\x22\x06\x0A\x04\x12\x02"
                           "a\xFF",
                           8));
-  EXPECT_EQ(answer.status.error_code(), kInvalid)
+  EXPECT_EQ(answer.status.error_code(), grpc::INVALID_ARGUMENT)
       << answer.status.error_message();
   EXPECT_THAT(answer.status.error_message(), HasSubstr("not valid UTF-8"));
 }
 
 TEST_F(MessagesTest, WhatTheTemplateRaisesIsToldToTheClient) {
-  ExpectRefused(Request("", {{"assistant", "a"}}), kInvalid,
+  ExpectRefused(Request("", {{"assistant", "a"}}), grpc::INVALID_ARGUMENT,
                 "messages: the chat template (tokenizer_config.json): line 1: "
                 "roles must alternate");
   // In a session that stands after an answer likewise.
   ASSERT_TRUE(Say("s", {{"user", "a"}}).status.ok());
-  ExpectRefused(Request("s", {{"user", "a"}, {"user", "b"}}), kInvalid,
-                "roles must alternate");
+  ExpectRefused(Request("s", {{"user", "a"}, {"user", "b"}}),
+                grpc::INVALID_ARGUMENT, "roles must alternate");
   EXPECT_EQ(Say("s", {{"user", "a"}}).started.revision(), 1u);
 }
 
 // FakeTokenizer has no piece for "<" but in the names of special tokens.
 TEST_F(MessagesTest, NamesOfSpecialTokensInAContentAreTextUnlessAllowed) {
   v1::GenerateRequest request = Request("", {{"user", "a<eos>b"}});
-  ExpectRefused(request, kInvalid, "messages: no piece fits");
+  ExpectRefused(request, grpc::INVALID_ARGUMENT, "messages: no piece fits");
   request.set_allow_special_tokens(true);
   const Completion c = Run(request);
   ASSERT_TRUE(c.status.ok()) << c.status.error_message();
@@ -278,7 +281,8 @@ TEST_F(MessagesTest, ATemplateThatRunsForEverIsStopped) {
       "{% for i in range(99999) %}{% for j in range(99999) %}a"
       "{% endfor %}{% endfor %}");
   EXPECT_EQ(GetModel().chat_template(), "tokenizer_config.json");
-  ExpectRefused(Request("", {{"user", "a"}}), kInvalid, "more than ");
+  ExpectRefused(Request("", {{"user", "a"}}), grpc::INVALID_ARGUMENT,
+                "more than ");
 }
 
 TEST_F(MessagesTest, ATemplateThatHidesAnswersServesTheFirstTurnOnly) {
@@ -310,7 +314,7 @@ TEST_F(MessagesTest, AppendTakesARequestId) {
   grpc::ClientContext again;
   const grpc::Status status =
       server_->sessions().Append(&again, request, &response);
-  EXPECT_EQ(status.error_code(), kInvalid);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(),
               AllOf(HasSubstr("request_id"), HasSubstr("128")));
 }
