@@ -10,6 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/base/parallel.h"
 #include "engine/kernels/gate_ops.h"
+#include "engine/kernels/simd_ops.h"
 #include "engine/philox.h"
 
 namespace reprise {
@@ -26,21 +27,45 @@ float ToFinite(double logit) {
 
 // Exponentials are computed for so many numbers at a time.
 constexpr size_t kBlock = 256;
+using Block = std::array<double, kBlock>;
 
-// The sum of exp(logit - highest) over the finite ones, in their order.
-double SumOfPowers(std::span<const float> logits, float highest) {
-  std::array<double, kBlock> powers;
-  double total = 0;
-  for (size_t first = 0; first < logits.size(); first += kBlock) {
-    const size_t size = std::min(kBlock, logits.size() - first);
-    for (size_t i = 0; i < size; ++i) {
-      const float logit = logits[first + i];
-      powers[i] = std::isfinite(logit) ? double{logit} - highest : kNever;
-    }
-    ExpOfNonPositive(powers.data(), static_cast<int64_t>(size));
-    for (size_t i = 0; i < size; ++i) total += powers[i];
+// Calls use(first, size) for every block of `size` numbers.
+void ForBlocks(size_t size, auto use) {
+  for (size_t first = 0; first < size; first += kBlock) {
+    use(first, std::min(kBlock, size - first));
   }
-  return total;
+}
+
+// The highest of the finite ones, or kNever.
+float HighestFinite(std::span<const float> logits) {
+  std::array<float, kBlock> finite;
+  float highest = kNever;
+  ForBlocks(logits.size(), [&](size_t first, size_t size) {
+    const auto n = static_cast<int64_t>(size);
+    KeepFinite(logits.data() + first, n, finite.data());
+    highest = std::max(highest, Max(finite.data(), n));
+  });
+  return highest;
+}
+
+// The index of the mass that `rest`, at first a share of all, falls into; the
+// last one if rounding leaves something of it. It becomes what is left of it
+// there. Returns -1 if there is no mass.
+int64_t Pick(const auto& items, auto mass_of, double& rest) {
+  int64_t chosen = -1;
+  double before = 0;  // mass of the one chosen so far
+  int64_t i = 0;
+  for (const auto& item : items) {
+    const double mass = mass_of(item);
+    if (mass > 0) {
+      rest -= before;
+      chosen = i;
+      if (rest < mass) break;
+      before = mass;
+    }
+    ++i;
+  }
+  return chosen;
 }
 
 // Puts the `top` most likely tokens into `best`, the lower id first of equals.
@@ -66,6 +91,7 @@ void FindTop(std::span<const float> logits, int32_t top,
 Sampler::Sampler(int64_t vocab_size)
     : adjusted_(static_cast<size_t>(vocab_size)),
       weights_(static_cast<size_t>(vocab_size)) {
+  sums_.reserve((weights_.size() + kBlock - 1) / kBlock);
   candidates_.reserve(static_cast<size_t>(vocab_size));
   undecided_.reserve(static_cast<size_t>(vocab_size));
 }
@@ -75,9 +101,7 @@ SampledToken Sampler::Sample(std::span<float> logits,
                              const SampleOptions& options, int64_t position,
                              SamplerMemory& memory) {
   CHECK(logits.size() == adjusted_.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    adjusted_[i] = std::isfinite(logits[i]) ? logits[i] : kNever;
-  }
+  KeepFinite(logits.data(), std::ssize(logits), adjusted_.data());
   for (const auto& [token, bias] : params.logit_bias) {
     if (adjusted_[token] == kNever) continue;
     adjusted_[token] = ToFinite(double{adjusted_[token]} + bias);
@@ -153,18 +177,18 @@ void Sampler::ApplyPenalty(const SamplingParams& params, int32_t token,
 }
 
 int32_t Sampler::ChooseGreedily() const {
-  int32_t best = -1;
-  float highest = kNever;
-  for (size_t i = 0; i < adjusted_.size(); ++i) {
-    if (adjusted_[i] <= highest) continue;
-    highest = adjusted_[i];
-    best = static_cast<int32_t>(i);
-  }
-  return best;
+  const float highest = Max(adjusted_.data(), std::ssize(adjusted_));
+  if (highest == kNever) return -1;
+  const auto place = std::find(adjusted_.begin(), adjusted_.end(), highest);
+  return static_cast<int32_t>(place - adjusted_.begin());
 }
 
 // Returns -1 if no token is possible.
 int32_t Sampler::Draw(const SamplingParams& params, double uniform) {
+  if (params.top_k == 0 && params.typical_p == 1 && params.top_p == 1 &&
+      params.min_p == 0) {
+    return DrawFromAll(params.temperature, uniform);
+  }
   if (params.top_k > 0) {
     StartWithTopK(static_cast<size_t>(params.top_k));
   } else {
@@ -179,14 +203,32 @@ int32_t Sampler::Draw(const SamplingParams& params, double uniform) {
   }
   if (params.min_p > 0) KeepMinP(params.min_p);
   double rest = uniform * TotalProbability();
-  int32_t chosen = -1;
-  for (const Candidate& candidate : candidates_) {
-    if (candidate.probability == 0) continue;
-    chosen = candidate.token;  // the last one if rounding leaves a rest
-    rest -= candidate.probability;
-    if (rest < 0) break;
-  }
-  return chosen;
+  const int64_t chosen = Pick(
+      candidates_, [](const Candidate& c) { return c.probability; }, rest);
+  return chosen < 0 ? -1 : candidates_[static_cast<size_t>(chosen)].token;
+}
+
+// Keeps the sums of blocks alone, and computes the one block again that the
+// draw falls into.
+int32_t Sampler::DrawFromAll(float temperature, double uniform) {
+  const float highest = Max(adjusted_.data(), std::ssize(adjusted_));
+  if (highest == kNever) return -1;
+  Block terms;
+  const auto compute = [&](size_t first, size_t size) {
+    return SoftmaxTerms(adjusted_.data() + first, static_cast<int64_t>(size),
+                        highest, temperature, terms.data());
+  };
+  sums_.clear();
+  ForBlocks(adjusted_.size(), [&](size_t first, size_t size) {
+    sums_.push_back(compute(first, size));
+  });
+  double rest = uniform * std::accumulate(sums_.begin(), sums_.end(), 0.0);
+  const auto itself = [](double mass) { return mass; };
+  const size_t first = kBlock * static_cast<size_t>(Pick(sums_, itself, rest));
+  const size_t size = std::min(kBlock, adjusted_.size() - first);
+  compute(first, size);
+  const int64_t place = Pick(std::span(terms).first(size), itself, rest);
+  return static_cast<int32_t>(static_cast<int64_t>(first) + place);
 }
 
 // Both leave the negative logit as the cost.
@@ -228,18 +270,17 @@ void Sampler::ComputeProbabilities(float temperature) {
   for (const Candidate& candidate : candidates_) {
     lowest = std::min(lowest, candidate.cost);
   }
-  std::array<double, kBlock> powers;
-  for (size_t first = 0; first < candidates_.size(); first += kBlock) {
+  Block powers;
+  ForBlocks(candidates_.size(), [&](size_t first, size_t size) {
     const std::span<Candidate> block =
-        std::span(candidates_)
-            .subspan(first, std::min(kBlock, candidates_.size() - first));
+        std::span(candidates_).subspan(first, size);
     for (size_t i = 0; i < block.size(); ++i) {
       block[i].cost = (block[i].cost - lowest) / temperature;
       powers[i] = -block[i].cost;
     }
     ExpOfNonPositive(powers.data(), std::ssize(block));
     for (size_t i = 0; i < block.size(); ++i) block[i].probability = powers[i];
-  }
+  });
 }
 
 double Sampler::TotalProbability() const {
@@ -348,12 +389,14 @@ void GrowWindow(const SamplingParams& params, SamplerMemory& memory) {
 SampledToken ScoreToken(std::span<const float> logits, int32_t token,
                         int32_t top) {
   SampledToken result{.token = token, .logprob = kNever, .top = {}};
-  float highest = kNever;
-  for (const float logit : logits) {
-    if (std::isfinite(logit)) highest = std::max(highest, logit);
-  }
+  const float highest = HighestFinite(logits);
   if (highest == kNever) return result;
-  const double total = SumOfPowers(logits, highest);
+  double total = 0;
+  Block terms;
+  ForBlocks(logits.size(), [&](size_t first, size_t size) {
+    total += SoftmaxTerms(logits.data() + first, static_cast<int64_t>(size),
+                          highest, /*temperature=*/1, terms.data());
+  });
   // Subtracted one after the other: their sum would lose digits.
   const double log_total = std::log(total);
   const auto logprob = [highest, log_total](float logit) {

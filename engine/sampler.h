@@ -21,9 +21,9 @@
 //
 // Each of these sees probabilities that add up to 1 over what is left. Equal
 // ones are taken in the order of their ids. The draw walks the tokens that are
-// left in the order of their ids. Randomness is a counter-based generator
-// (engine/philox.h) keyed by the seed; its counter lives in the session, so a
-// seed means the same in any batch and after any resume.
+// left in the order of their ids. Its random numbers come from a counter
+// (engine/philox.h) that lives in the session and a key, the seed: it means the
+// same in any batch and after any resume.
 #ifndef ENGINE_SAMPLER_H_
 #define ENGINE_SAMPLER_H_
 
@@ -99,8 +99,7 @@ class Sampler {
                       SamplerMemory& memory);
 
  private:
-  // A token that may still be chosen.
-  struct Candidate {
+  struct Candidate {  // a token that may still be chosen
     int32_t token = 0;
     int32_t bin = 0;         // see KeepFewest
     double cost = 0;         // (highest logit - logit) / temperature
@@ -112,6 +111,7 @@ class Sampler {
   void ApplyPenalty(const SamplingParams& params, int32_t token, double weight);
   int32_t ChooseGreedily() const;
   int32_t Draw(const SamplingParams& params, double uniform);
+  int32_t DrawFromAll(float temperature, double uniform);
   void StartWithAll();
   void StartWithTopK(size_t top_k);
   void ComputeProbabilities(float temperature);
@@ -122,13 +122,13 @@ class Sampler {
 
   std::vector<float> adjusted_;        // [vocab] logits after the penalties
   std::vector<double> weights_;        // [vocab] 0 between calls
+  std::vector<double> sums_;           // of blocks of probabilities
   std::vector<Candidate> candidates_;  // up to [vocab], ascending by token
   std::vector<Candidate> undecided_;   // up to [vocab]
 };
 
 // Records that `token` stands at `position` of the session, prompt or output.
-// `decay` is the request's penalty_decay. A token's weight fades by the decay
-// of the request at hand since the token last occurred.
+// Since it last occurred its weight has faded by `decay`, penalty_decay.
 void RememberToken(int32_t token, int64_t position, float decay,
                    SamplerMemory& memory);
 
@@ -137,10 +137,10 @@ void RememberToken(int32_t token, int64_t position, float decay,
 void GrowWindow(const SamplingParams& params, SamplerMemory& memory);
 
 // log softmax(logits)[token] and the `top` most likely tokens. Not-finite
-// logits are treated as -infinity; tokens that have it are not among the top.
+// logits are treated as -infinity and are not among the top.
 SampledToken ScoreToken(std::span<const float> logits, int32_t token,
                         int32_t top);
-// The same for each row of `logits` and its token, rows in ParallelFor.
+// Rows of `logits` and their tokens, rows in ParallelFor.
 std::vector<SampledToken> ScoreTokens(MatrixView<const float> logits,
                                       std::span<const int32_t> tokens,
                                       int32_t top);

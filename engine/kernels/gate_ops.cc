@@ -51,6 +51,34 @@ void ExpOfNonPositive(double* x, int64_t n) {
   }
 }
 
+double SoftmaxTerms(const float* x, int64_t n, float highest, float temperature,
+                    double* terms) {
+  // Finite for every temperature, as 1 / temperature in f32 would not be.
+  const double inverse = 1 / double{temperature};
+  const auto term = [&](auto d, size_t i) HWY_ATTR {
+    const hn::Rebind<float, decltype(d)> d32;
+    const auto v = hn::PromoteTo(d, hn::LoadU(d32, x + i));
+    const auto below = hn::Sub(v, hn::Set(d, double{highest}));
+    const auto power = hn::Exp(d, hn::Mul(below, hn::Set(d, inverse)));
+    const auto value = hn::IfThenElseZero(hn::IsFinite(v), power);
+    hn::StoreU(value, d, terms + i);
+    return value;
+  };
+  const hn::ScalableTag<double> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto size = static_cast<size_t>(n);
+  auto sum0 = hn::Zero(d), sum1 = sum0;
+  size_t i = 0;
+  for (; i + 2 * lanes <= size; i += 2 * lanes) {
+    sum0 = hn::Add(sum0, term(d, i));
+    sum1 = hn::Add(sum1, term(d, i + lanes));
+  }
+  double total = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  const hn::CappedTag<double, 1> one;
+  for (; i < size; ++i) total += hn::GetLane(term(one, i));
+  return total;
+}
+
 void Sigmoid(float* x, int64_t n) {
   Map(x, n, [](auto d, auto v) HWY_ATTR { return SigmoidOf(d, v); });
 }
@@ -128,6 +156,7 @@ namespace reprise {
 
 HWY_EXPORT(Exp);
 HWY_EXPORT(ExpOfNonPositive);
+HWY_EXPORT(SoftmaxTerms);
 HWY_EXPORT(Sigmoid);
 HWY_EXPORT(Softplus);
 HWY_EXPORT(Tanh);
@@ -143,6 +172,11 @@ void Exp(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Exp)(x, n); }
 
 void ExpOfNonPositive(double* x, int64_t n) {
   HWY_DYNAMIC_DISPATCH(ExpOfNonPositive)(x, n);
+}
+
+double SoftmaxTerms(const float* x, int64_t n, float highest, float temperature,
+                    double* terms) {
+  return HWY_DYNAMIC_DISPATCH(SoftmaxTerms)(x, n, highest, temperature, terms);
 }
 
 void Sigmoid(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Sigmoid)(x, n); }

@@ -20,6 +20,13 @@ void ExpMinusExp(float* x, int64_t n);
 // probabilities are made of. Right to one unit in the last place.
 void ExpOfNonPositive(double* x, int64_t n);
 
+// terms[i] = exp((x[i] - highest) / temperature), or 0 where x[i] is not
+// finite, and their sum: softmax before the division. No finite x[i] is above
+// `highest`; temperature > 0. A term is right to one unit in the last place
+// and what the rounding of its exponent makes of it.
+double SoftmaxTerms(const float* x, int64_t n, float highest, float temperature,
+                    double* terms);
+
 // exp(max(factor log(sigmoid(x)), min_log)), in place.
 struct SigmoidPower {
   float factor = 1;

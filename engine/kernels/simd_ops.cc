@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <numbers>
 
 // clang-format off
@@ -277,6 +278,13 @@ bool AllFinite(const float* x, int64_t size) {
   return i == n || hn::AllTrue(d, hn::IsFinite(LoadTail(x + i, n - i, 0)));
 }
 
+void KeepFinite(const float* x, int64_t n, float* out) {
+  const VF never = hn::Set(DF(), -std::numeric_limits<float>::infinity());
+  Map(x, n, out, [never](VF v) HWY_ATTR {
+    return hn::IfThenElse(hn::IsFinite(v), v, never);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace reprise
 HWY_AFTER_NAMESPACE();
@@ -300,6 +308,7 @@ HWY_EXPORT(Bf16ToF32);
 HWY_EXPORT(F16ToF32);
 HWY_EXPORT(F32ToBf16);
 HWY_EXPORT(AllFinite);
+HWY_EXPORT(KeepFinite);
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float eps,
              float* out) {
@@ -362,6 +371,10 @@ void F32ToBf16(const float* x, int64_t n, uint16_t* out) {
 
 bool AllFinite(const float* x, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(AllFinite)(x, n);
+}
+
+void KeepFinite(const float* x, int64_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(KeepFinite)(x, n, out);
 }
 
 }  // namespace reprise

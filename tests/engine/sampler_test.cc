@@ -231,6 +231,10 @@ TEST(SamplerTest, StaysFiniteAtTheEndsOfTheRanges) {
   constexpr float kMax = std::numeric_limits<float>::max();
   EXPECT_EQ(Sample({kMax, 3, -kMax}, params, memory, {}, 1).token, 0);
   EXPECT_EQ(Sample({0, 3, -kMax}, params, memory, {}, 1).token, 1);
+  SamplingParams coldest;  // of all, without a filter
+  coldest.temperature = std::numeric_limits<float>::denorm_min();
+  EXPECT_EQ(Sample({kMax, 3, -kMax}, coldest, memory, {}, 1).token, 0);
+  EXPECT_EQ(Sample({0, 3, -kMax}, coldest, memory, {}, 1).token, 1);
 }
 
 // What is left of a session's memory if it has only its counter.

@@ -93,6 +93,38 @@ TEST(GateOpsTest, ExpOfNonPositive) {
   });
 }
 
+TEST(GateOpsTest, SoftmaxTerms) {
+  constexpr double kDoubleEpsilon = std::numeric_limits<double>::epsilon();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  ForEveryTarget([&] {
+    for (const Floats& input : Inputs()) {
+      for (const float temperature : {1e-40f, 0.3f, 1.0f, 2.0f}) {
+        Floats x = input;
+        const float highest = *std::max_element(x.begin(), x.end());
+        x.insert(x.begin(), {kNan, kInfinity, -kInfinity});
+        std::vector<double> terms(x.size() + 1, 12345);
+        const double sum = SoftmaxTerms(x.data(), std::ssize(x), highest,
+                                        temperature, terms.data());
+        double total = 0;
+        for (size_t i = 0; i < x.size(); ++i) {
+          const double power = (double{x[i]} - highest) / temperature;
+          const double exact = std::isfinite(x[i]) ? std::exp(power) : 0;
+          total += exact;
+          // The exponent is rounded twice more, for 1 / temperature and its
+          // product, and exp makes that as many times larger as it is itself.
+          const double units = exact > 0 ? 2 - 2 * power : 0;
+          ASSERT_NEAR(terms[i], exact,
+                      units * kDoubleEpsilon * exact +
+                          std::numeric_limits<double>::min())
+              << "x = " << x[i] << ", temperature = " << temperature;
+        }
+        ASSERT_NEAR(sum, total, 200 * kDoubleEpsilon * total);
+        ASSERT_EQ(terms.back(), 12345);
+      }
+    }
+  });
+}
+
 TEST(GateOpsTest, Sigmoid) {
   CheckOp(
       Sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 4);

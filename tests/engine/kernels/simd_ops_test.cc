@@ -256,6 +256,22 @@ TEST(SimdOpsTest, AllFiniteFindsEveryPlace) {
   });
 }
 
+TEST(SimdOpsTest, KeepFinite) {
+  ForEverySize([](int64_t n) {
+    auto x = RandomFloats(n, n);
+    for (const float bad : {kInfinity, -kInfinity, kNan}) {
+      for (int64_t i = 0; i < n; ++i) {
+        auto expected = x;
+        expected[i] = -kInfinity;
+        auto out = x;
+        out[i] = bad;
+        KeepFinite(out.data(), n, out.data());
+        ASSERT_EQ(out, expected) << i;
+      }
+    }
+  });
+}
+
 // All 65536 patterns, also in vectors that do not end on a full one.
 std::vector<uint16_t> AllPatterns() {
   std::vector<uint16_t> patterns(65536);
