@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/base/clock.h"
@@ -67,6 +68,7 @@ class Batch {
   void Interrupt(Turn& turn, FinishReason reason, bool keep);
   bool FillPlan();
   void AddPlannable(const Turn& turn);
+  void SampleTokens(MatrixView<float> logits);
   void Advance(Completion& completion, int64_t rows, MatrixView<float> logits);
   void CountToken(Completion& completion);
   void ObserveStep(int64_t start_ns);
@@ -89,7 +91,7 @@ class Batch {
   const Clock& clock_;
   const BatchOptions options_;
   const std::function<void(Completion*)> on_committed_;
-  Sampler sampler_;
+  std::vector<Sampler> samplers_;  // one for each thread that has sampled
   PrefixCache prefixes_;
 
   std::vector<std::unique_ptr<Turn>> turns_;  // in the order of their start
@@ -101,6 +103,11 @@ class Batch {
   std::vector<PlannableSequence> plannable_;
   std::vector<PlannedSegment> plan_;
   std::vector<StepSegment> segments_;
+  struct Draw {
+    Sequence* sequence;
+    std::span<float> logits;
+  };
+  std::vector<Draw> draws_;
   int64_t step_end_ns_ = 0;
   int64_t last_step_end_ns_ = 0;
   int64_t tokens_ = 0;     // sampled in this step

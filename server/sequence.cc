@@ -193,25 +193,27 @@ StepSegment Sequence::NextSegment(int64_t rows) {
           .logits = score ? LogitsFor::kAllRows : LogitsFor::kNone};
 }
 
-void Sequence::Advance(int64_t rows, MatrixView<float> logits,
-                       Sampler& sampler) {
-  if (stage_ != Stage::kDecode) {
-    AdvanceFeed(rows, logits);
-    return;
-  }
+void Sequence::Sample(std::span<float> logits, Sampler& sampler) {
   SessionRecord& record = lease_.record();
-  record.position += 1;
   SampleOptions options;
   options.logprob = request_.logprobs.has_value();
   options.top_logprobs = request_.logprobs.value_or(0);
   if (generated_ < request_.min_new_tokens) options.banned = banned_;
-  SampledToken sampled = sampler.Sample(logits.RowSpan(0), sampling_, options,
-                                        record.position, record.sampler);
-  if (!sampled.possible) {
+  sampled_ = sampler.Sample(logits, sampling_, options, record.position + 1,
+                            record.sampler);
+}
+
+void Sequence::Advance(int64_t rows, MatrixView<float> logits) {
+  if (stage_ != Stage::kDecode) {
+    AdvanceFeed(rows, logits);
+    return;
+  }
+  lease_.record().position += 1;
+  if (!sampled_.possible) {
     Fail(absl::InternalError("the model's output is not finite"));
     return;
   }
-  Accept(std::move(sampled));
+  Accept(std::move(sampled_));
 }
 
 void Sequence::Interrupt(FinishReason reason, bool keep) {

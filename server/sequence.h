@@ -8,15 +8,13 @@
 //  * prompt: the pending token, if there is one, and the prompt are prefilled,
 //    all but the last, which is the pending token then.
 //  * decode: the pending token is fed and the next one sampled.
-//  * repair: a stop string cut the text. The state is back at the copy from
-//    before, and is fed the tokens that remain.
+//  * repair: a stop string cut the text; the copy is fed what remains of it.
 //
-// Tokens and log-probabilities are shown with the text they belong to; those of
-// a token that a stop string cuts through are not. The copy is taken before
-// every step at which nothing is held back and no character is unfinished: a
-// match may begin in the token that this step samples, and the state must then
-// end before it. It is made only where there are stop strings and the state is
-// kept, by the store or the client.
+// Tokens and log-probabilities are shown with their text; those of a token that
+// a stop string cuts through are not. The copy is taken before each step at
+// which nothing is held back and no character is unfinished: a match may begin
+// in the token that this step samples, and the state must then end before it.
+// It is made for turns with stop strings that keep their state.
 #ifndef SERVER_SEQUENCE_H_
 #define SERVER_SEQUENCE_H_
 
@@ -24,6 +22,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,7 +56,6 @@ class Sequence {
   // it on the first completion, when the prompt was just read.
   std::unique_ptr<Sequence> Fork(int32_t index, SessionLease lease);
 
-  // -- steps --
   bool ended() const { return stage_ == Stage::kEnded; }
   bool prompt_read() const { return prompt_read_; }
   bool repairing() const { return stage_ == Stage::kRepair; }
@@ -65,16 +63,18 @@ class Sequence {
   // Tokens to be prefilled before one is sampled or the state looked at.
   int64_t prefill_tokens() const;
   StepSegment NextSegment(int64_t rows);  // valid until Advance
-  // The step has moved the state on by `rows`; `logits` has one row for each
-  // that NextSegment asked for.
-  void Advance(int64_t rows, MatrixView<float> logits, Sampler& sampler);
+  // Of one that decodes, after a step that moved its state on: chooses its next
+  // token. Safe for several sequences at once, each with a sampler of its own.
+  void Sample(std::span<float> logits, Sampler& sampler);
+  // The step has moved the state on by `rows`, and the token is chosen. For a
+  // prompt `logits` has one row for each that NextSegment asked for.
+  void Advance(int64_t rows, MatrixView<float> logits);
   // After Advance: whether the state is where `save` says; once for each.
   bool TakeSavePoint(int64_t* tokens, const std::byte** slot);
   // Ends it from outside. What was held back is text now. With `keep`, what was
   // read and sampled joins the session, unless the prompt was not wholly read.
   void Interrupt(FinishReason reason, bool keep);
 
-  // -- results --
   // What there is to be shown, once: text, tokens, log-probabilities.
   bool has_delta() const;
   DeltaEvent TakeDelta();
@@ -97,7 +97,6 @@ class Sequence {
   enum class Stage { kPrompt, kDecode, kRepair, kEnded };
 
   struct Copy;  // where the sequence goes back to
-
   Sequence(const Sequence& first, int32_t index, SessionLease lease);
 
   bool keeps_session() const;
@@ -133,6 +132,7 @@ class Sequence {
   size_t first_new_ = 0;       // in feed_; the session has those before it
   std::vector<int64_t> save_;  // positions, those that come
 
+  SampledToken sampled_;  // by the step at hand
   int64_t generated_ = 0;
   HeldText held_;               // since the copy
   std::unique_ptr<Copy> copy_;  // if there is something to go back for
