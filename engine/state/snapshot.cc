@@ -133,6 +133,21 @@ std::string Encode(const ModelFingerprints& fingerprints,
   return Finished(total_bytes, std::move(out));
 }
 
+// Checked and copied in pieces that the second reading finds in a cache.
+absl::Status ReadElements(const StateField& field, const char* elements,
+                          StateEncoding from, int64_t count, std::byte* out) {
+  constexpr int64_t kPiece = 4096;
+  for (int64_t start = 0; start < count; start += kPiece) {
+    const int64_t size = std::min(kPiece, count - start);
+    const char* piece =
+        elements + static_cast<size_t>(start) * ElementBytes(from);
+    RETURN_IF_ERROR(CheckFinite(field, piece, from, size));
+    ConvertElements(piece, from, size, StateEncoding::kF32,
+                    out + static_cast<size_t>(start) * sizeof(float));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string EncodeSnapshot(const ModelFingerprints& fingerprints,
@@ -159,9 +174,10 @@ absl::StatusOr<SessionRecord> DecodeSnapshot(
                    ParseSnapshot(bytes, fingerprints, layout, vocab_size));
   for (size_t i = 0; i < layout.fields().size(); ++i) {
     const StateField& field = layout.fields()[i];
-    ConvertElements(parsed.field_data[i], parsed.encoding.elements,
-                    field.ElementsInUse(parsed.record.position),
-                    StateEncoding::kF32, slot.data() + field.offset);
+    RETURN_IF_ERROR(ReadElements(
+        field, static_cast<const char*>(parsed.field_data[i]),
+        parsed.encoding.elements, field.ElementsInUse(parsed.record.position),
+        slot.data() + field.offset));
   }
   if (encoding != nullptr) *encoding = parsed.encoding;
   return std::move(parsed.record);
@@ -172,6 +188,12 @@ absl::StatusOr<RecodedSnapshot> RecodeSnapshot(
     const StateLayout& layout, int64_t vocab_size, const SnapshotEncoding& to) {
   ASSIGN_OR_RETURN(ParsedSnapshot parsed,
                    ParseSnapshot(bytes, fingerprints, layout, vocab_size));
+  for (size_t i = 0; i < layout.fields().size(); ++i) {
+    const StateField& field = layout.fields()[i];
+    RETURN_IF_ERROR(CheckFinite(field, parsed.field_data[i],
+                                parsed.encoding.elements,
+                                field.ElementsInUse(parsed.record.position)));
+  }
   RecodedSnapshot recoded;
   recoded.bytes = Encode(
       fingerprints,

@@ -97,13 +97,14 @@ std::string EncodeSnapshot(const ModelFingerprints& fingerprints,
                            std::span<const std::byte> slot,
                            const SnapshotEncoding& encoding = {});
 
-// Validates everything, then writes the state to `slot` and returns the record;
-// on an error `slot` is untouched. The gaps between fields are not written:
-// give it a zeroed slot. Checked in this order: length, magic, version,
-// checksum (DataLoss; an unknown version is FailedPrecondition), fingerprints
-// (FailedPrecondition, naming which ones differ), room for its tokens
-// (FailedPrecondition), fields, finite numbers (DataLoss). How it was written
-// goes to `encoding`, if that is not null.
+// Validates everything, writes the state to `slot` and returns the record. The
+// gaps between fields are not written: give it a zeroed slot. Checked in this
+// order: length, magic, version, checksum (DataLoss; an unknown version is
+// FailedPrecondition), fingerprints (FailedPrecondition, naming which ones
+// differ), room for its tokens (FailedPrecondition), fields, finite numbers
+// (DataLoss). On an error `slot` is untouched, but for the last one: then it
+// holds a part of the state. How it was written goes to `encoding`, if that is
+// not null.
 absl::StatusOr<SessionRecord> DecodeSnapshot(
     std::string_view bytes, const ModelFingerprints& fingerprints,
     const StateLayout& layout, int64_t vocab_size, std::span<std::byte> slot,

@@ -38,6 +38,11 @@ absl::Status CheckOccurrences(const SessionRecord& record, int64_t tokens,
                               "] is at position ", seen.position, " of ",
                               tokens, " tokens");
     }
+    if (!std::isfinite(seen.weight)) {
+      return SnapshotDataLoss(SnapshotFault::kNonfinite,
+                              "the occurrence of token ", seen.token,
+                              " has a weight that is not finite");
+    }
     previous = seen.token;
     ++index;
   }
@@ -98,25 +103,11 @@ absl::Status CheckContext(const SessionRecord& record,
                    SnapshotFault::kModelMismatch);
 }
 
-absl::Status CheckFinite(const SessionRecord& record, const StateLayout& layout,
-                         std::span<const void* const> field_data,
-                         StateEncoding encoding) {
-  for (const TokenOccurrence& seen : record.sampler.occurrences) {
-    if (!std::isfinite(seen.weight)) {
-      return SnapshotDataLoss(SnapshotFault::kNonfinite,
-                              "the occurrence of token ", seen.token,
-                              " has a weight that is not finite");
-    }
-  }
-  for (size_t i = 0; i < layout.fields().size(); ++i) {
-    const StateField& field = layout.fields()[i];
-    if (!AllFinite(field_data[i], encoding,
-                   field.ElementsInUse(record.position))) {
-      return SnapshotDataLoss(SnapshotFault::kNonfinite, "state field ",
-                              field.name, " holds a number that is not finite");
-    }
-  }
-  return absl::OkStatus();
+absl::Status CheckFinite(const StateField& field, const void* elements,
+                         StateEncoding encoding, int64_t count) {
+  if (AllFinite(elements, encoding, count)) return absl::OkStatus();
+  return SnapshotDataLoss(SnapshotFault::kNonfinite, "state field ", field.name,
+                          " holds a number that is not finite");
 }
 
 std::optional<SnapshotFault> SnapshotFaultOf(const absl::Status& status) {
@@ -129,14 +120,12 @@ absl::Status CheckSession(const SessionRecord& record,
                           const StateLayout& layout, int64_t vocab_size,
                           std::span<const std::byte> slot) {
   CHECK(static_cast<int64_t>(slot.size()) == layout.slot_bytes());
-  std::vector<const void*> field_data;
-  for (const StateField& field : layout.fields()) {
-    field_data.push_back(slot.data() + field.offset);
-  }
   absl::Status status = CheckRecord(record, vocab_size);
   if (status.ok()) status = CheckContext(record, layout);
-  if (status.ok()) {
-    status = CheckFinite(record, layout, field_data, StateEncoding::kF32);
+  for (const StateField& field : layout.fields()) {
+    if (!status.ok()) break;
+    status = CheckFinite(field, slot.data() + field.offset, StateEncoding::kF32,
+                         field.ElementsInUse(record.position));
   }
   const std::optional<SnapshotFault> fault = SnapshotFaultOf(status);
   if (!fault.has_value()) return status;

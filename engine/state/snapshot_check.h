@@ -21,7 +21,7 @@ absl::Status SnapshotDataLoss(SnapshotFault fault, const Args&... args) {
                    fault);
 }
 
-// All of the record but whether its numbers are finite. DataLoss.
+// DataLoss.
 absl::Status CheckRecord(const SessionRecord& record, int64_t vocab_size);
 
 // Whether the layout has room for the session's tokens. If not, the session is
@@ -30,11 +30,9 @@ absl::Status CheckRecord(const SessionRecord& record, int64_t vocab_size);
 absl::Status CheckContext(const SessionRecord& record,
                           const StateLayout& layout);
 
-// Finite numbers of the record, and of the layout's fields, whose elements lie
-// at `field_data`. DataLoss.
-absl::Status CheckFinite(const SessionRecord& record, const StateLayout& layout,
-                         std::span<const void* const> field_data,
-                         StateEncoding encoding);
+// Whether `count` elements of `field` are finite numbers. DataLoss.
+absl::Status CheckFinite(const StateField& field, const void* elements,
+                         StateEncoding encoding, int64_t count);
 
 }  // namespace reprise
 

@@ -320,8 +320,6 @@ absl::StatusOr<ParsedSnapshot> ParseSnapshot(
   }
   RETURN_IF_ERROR(read);
   RETURN_IF_ERROR(CheckRecord(parsed.record, vocab_size));
-  RETURN_IF_ERROR(CheckFinite(parsed.record, layout, parsed.field_data,
-                              parsed.encoding.elements));
   return parsed;
 }
 

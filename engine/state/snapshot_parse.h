@@ -22,7 +22,8 @@ struct ParsedSnapshot {
   std::unique_ptr<char[]> content;  // what was decompressed
 };
 
-// The errors of DecodeSnapshot. `bytes` must outlive the result.
+// The errors of DecodeSnapshot, but for those of numbers of the state that are
+// not finite: those are for who reads them. `bytes` must outlive the result.
 absl::StatusOr<ParsedSnapshot> ParseSnapshot(
     std::string_view bytes, const ModelFingerprints& fingerprints,
     const StateLayout& layout, int64_t vocab_size);

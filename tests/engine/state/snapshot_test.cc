@@ -67,7 +67,8 @@ class SnapshotTest : public ::testing::Test {
     return Resealed(std::move(blob));
   }
 
-  // The status of decoding; if it is an error, the slot must be untouched.
+  // The status of decoding; if it is an error, the slot must be untouched, but
+  // for what came before a number that is not finite.
   absl::Status Decode(std::string_view blob,
                       int64_t vocab_size = kVocabSize) const {
     std::vector<std::byte> slot(layout_.slot_bytes(), std::byte{0x5a});
@@ -80,7 +81,9 @@ class SnapshotTest : public ::testing::Test {
                        vocab_size, slot)
             .status();
     if (!status.ok()) {
-      EXPECT_EQ(slot, before) << status;
+      if (SnapshotFaultOf(status) != SnapshotFault::kNonfinite) {
+        EXPECT_EQ(slot, before) << status;
+      }
       EXPECT_TRUE(SnapshotFaultOf(status).has_value()) << status;
     }
     return status;
@@ -288,11 +291,11 @@ TEST_F(SnapshotTest, RefusesNumbersThatAreNotFinite) {
 
 TEST_F(SnapshotTest, FindsABadNumberAnywhereInALargeField) {
   StateLayout layout;
-  layout.Add("0.kv", {1000});
+  layout.Add("0.kv", {10'000});  // more than is checked at a time
   layout_ = layout;
   fingerprints_.layout = layout.fingerprint();
   slot_.assign(layout_.slot_bytes(), std::byte{0});
-  for (const int64_t element : {0, 255, 256, 511, 767, 768, 999}) {
+  for (const int64_t element : {0, 255, 256, 999, 4095, 4096, 8192, 9999}) {
     SetState(0, element, std::nanf(""));
     EXPECT_EQ(Decode(Encode()).code(), kDataLoss) << element;
     SetState(0, element, std::numeric_limits<float>::max());
