@@ -55,8 +55,7 @@ void AppendCall::OnEvents() {
   }
   if (!status.has_value()) return;
   if (!status->ok()) return FinishOnce(*status);
-  // Held by the call itself, which is not done before Finish.
-  context_.executor.Run([this] { Answer(); });
+  context_.executor.Run([this, held = shared_from_this()] { Answer(); });
 }
 
 // The turn is committed: whatever the look-up finds, that is the answer. The

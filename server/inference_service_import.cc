@@ -45,8 +45,8 @@ void ImportCall::OnReadDone(bool ok) {
   if (rpc_->IsCancelled()) {
     return FinishOnce(absl::CancelledError("the client went away"));
   }
-  // Held by the call itself, which is not done before Finish.
-  context_.executor.Run([this] { FinishOnce(Store()); });
+  context_.executor.Run(
+      [this, held = shared_from_this()] { FinishOnce(Store()); });
 }
 
 absl::Status ImportCall::TakeChunk() {

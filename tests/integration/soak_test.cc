@@ -28,7 +28,7 @@
 namespace reprise {
 namespace {
 
-// Under ThreadSanitizer 64 would be more than its server can serve in time.
+// With a sanitizer 64 would be more than the server can serve in time.
 constexpr int kStreams = kSlowdown > 1 ? 16 : 64;
 constexpr uint32_t kTokens = 96;
 // More than run at once, and soon fewer than there are sessions.
@@ -155,7 +155,7 @@ class SoakClient {
     if (manner == Manner::kPause) {
       ++counts_.paused;
       std::this_thread::sleep_for(
-          std::chrono::milliseconds(100 + random_() % 300));
+          std::chrono::milliseconds((100 + random_() % 300) * kSlowdown));
     }
     if (manner == Manner::kStuck) {
       ++counts_.stuck;

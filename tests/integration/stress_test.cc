@@ -27,7 +27,7 @@
 namespace reprise {
 namespace {
 
-// Under ThreadSanitizer 64 would be more than its server can serve in time.
+// With a sanitizer 64 would be more than the server can serve in time.
 constexpr int kStreams = kSlowdown > 1 ? 16 : 64;
 // The first call of so many streams is not read.
 constexpr int kStuck = kStreams / 8;

@@ -7,6 +7,8 @@ namespace reprise {
 // Times that are to be beyond what a healthy part takes are multiplied by it.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr int kSlowdown = 10;
+#elif defined(__SANITIZE_ADDRESS__)
+inline constexpr int kSlowdown = 3;
 #else
 inline constexpr int kSlowdown = 1;
 #endif
