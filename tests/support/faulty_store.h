@@ -3,6 +3,7 @@
 #ifndef TESTS_SUPPORT_FAULTY_STORE_H_
 #define TESTS_SUPPORT_FAULTY_STORE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -35,12 +36,14 @@ class FaultyStore : public SnapshotStore {
     MutexLock lock(mu_);
     probability_ = probability;
   }
-  // Runs before every call, on the caller's thread, without a lock. Set it
-  // while nobody uses the store.
-  void SetHook(std::function<void(StoreCall)> hook) { hook_ = std::move(hook); }
+  // Runs before every call, on the caller's thread, without a lock.
+  void SetHook(std::function<void(StoreCall)> hook) {
+    MutexLock lock(mu_);
+    hook_ = std::move(hook);
+  }
 
   bool shared() const override { return shared_; }
-  // As if other processes worked on it too. Set it while nobody uses the store.
+  // As if other processes worked on it too.
   void SetShared(bool shared) { shared_ = shared; }
 
   absl::StatusOr<StoredSession> Put(const SessionKey& key,
@@ -107,12 +110,17 @@ class FaultyStore : public SnapshotStore {
   // `run` returns a Status or a StatusOr.
   template <typename Call>
   auto Run(StoreCall call, const Call& run) -> decltype(run()) {
-    if (hook_) hook_(call);
+    if (const auto hook = CurrentHook()) hook(call);
     const std::optional<StoreFault> fault = NextFault();
     if (!fault.has_value()) return run();
     if (*fault == StoreFault::kNoSpace) return NoSpaceError("made up");
     if (*fault == StoreFault::kLostAnswer) static_cast<void>(run());
     return absl::UnavailableError("store: made up");
+  }
+
+  std::function<void(StoreCall)> CurrentHook() {
+    MutexLock lock(mu_);
+    return hook_;
   }
 
   std::optional<StoreFault> NextFault() {
@@ -126,9 +134,9 @@ class FaultyStore : public SnapshotStore {
   }
 
   SnapshotStore& store_;
-  std::function<void(StoreCall)> hook_;
-  bool shared_ = false;
+  std::atomic<bool> shared_{false};
   Mutex mu_;
+  std::function<void(StoreCall)> hook_ ABSL_GUARDED_BY(mu_);
   std::mt19937 random_ ABSL_GUARDED_BY(mu_);
   int64_t countdown_ ABSL_GUARDED_BY(mu_) = 0;  // 0 = off
   StoreFault fault_ ABSL_GUARDED_BY(mu_) = StoreFault::kUnavailable;
