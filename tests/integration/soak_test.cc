@@ -252,7 +252,8 @@ class SoakTest : public ::testing::Test {
       {"--model=" REPRISE_SOURCE_DIR "/models/embedded",
        "--store=rocksdb:" + dir_.path() + "/sessions",
        "--slots=" + std::to_string(kSoakSlots),
-       "--prefix-cache=8MiB",  // filled soon, so that memory can settle
+       // Filled soon, so that memory can settle.
+       "--prefix-cache=8MiB", "--memory-tier=8MiB",
        "--slow-reader-timeout=" + std::to_string(kSlowReaderMs) + "ms"}};
   Scenario scenario_;
   std::promise<void> read_on_;
