@@ -40,7 +40,7 @@
 
 namespace reprise {
 
-// Used by the scheduler's thread only.
+// Used by the scheduler's thread only, but for Sample.
 class Sequence {
  public:
   // `request` and `tokenizer` must outlive the sequence. CHECKs that there is
