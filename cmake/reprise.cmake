@@ -18,7 +18,7 @@ endif()
 # reprise_precompiled(NAME HEADER DEPS ...)
 # A set of headers of others, cmake/precompiled/HEADER, compiled once for all
 # targets that take it by reprise_precompile(TARGET NAME): half of the time of a
-# small test went into GoogleTest, Abseil and gRPC. Takers have the same flags.
+# small test went into GoogleTest and Abseil. Takers have the same flags.
 # The preset debug does without, as it does without groups, and so shows that
 # every file includes what it uses.
 function(reprise_precompiled name header)
@@ -95,13 +95,12 @@ function(reprise_timeout variable seconds)
   set(${variable} ${seconds} PARENT_SCOPE)
 endfunction()
 
-# reprise_test(NAME SOURCES ... DEPS ... [COMPUTES] [GRPC] [LABELS ...]
+# reprise_test(NAME SOURCES ... DEPS ... [COMPUTES] [LABELS ...]
 #              [TIMEOUT seconds])
 # One executable of GoogleTest cases; every case is a test of its own in ctest.
 # COMPUTES: takes longer to run without optimisation than to compile with it.
-# GRPC: its files include gRPC's headers or those of proto/.
 function(reprise_test name)
-  cmake_parse_arguments(arg "COMPUTES;GRPC" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTES" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -114,12 +113,8 @@ function(reprise_test name)
     reprise_optimise(-O1 ${name})
     reprise_precompile(${name} reprise_headers)
   else()
-    reprise_optimise("-O0;-g0" ${name})  # with lines: the preset debug
-    if(arg_GRPC)
-      reprise_precompile(${name} reprise_rpc_test_headers)
-    else()
-      reprise_precompile(${name} reprise_test_headers)
-    endif()
+    reprise_optimise(-O0 ${name})
+    reprise_precompile(${name} reprise_test_headers)
   endif()
   target_compile_definitions(${name} PRIVATE
     REPRISE_TESTDATA="${PROJECT_SOURCE_DIR}/tests/testdata"

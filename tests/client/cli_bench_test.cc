@@ -7,8 +7,8 @@
 
 #include "tests/client/cli_fixture.h"
 #include "tests/client/fake_server.h"
-#include "tests/client/process.h"
 #include "tests/support/json.h"
+#include "tests/support/process.h"
 
 namespace reprise {
 namespace {

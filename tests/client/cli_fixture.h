@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/client/fake_server.h"
-#include "tests/client/process.h"
+#include "tests/support/process.h"
 
 namespace reprise {
 

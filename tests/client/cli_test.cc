@@ -8,8 +8,8 @@
 
 #include "tests/client/cli_fixture.h"
 #include "tests/client/fake_server.h"
-#include "tests/client/process.h"
 #include "tests/support/json.h"
+#include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 
 namespace reprise {

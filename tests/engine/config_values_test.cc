@@ -18,7 +18,7 @@
 #include "tests/support/step_helpers.h"
 #include "tests/support/temp_dir.h"
 
-namespace reprise {
+namespace reprise::config_values_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -157,4 +157,4 @@ TEST(ConfigLimitsTest, AStateBeyondAllMemoryIsRefusedByItsShape) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::config_values_test

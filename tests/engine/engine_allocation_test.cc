@@ -1,38 +1,15 @@
-// A step allocates no memory: buffers are sized at load. In a program of its
-// own, since it replaces operator new.
+// A step allocates no memory: buffers are sized at load.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <string>
 
 #include "engine/base/log.h"
 #include "engine/base/parallel.h"
 #include "engine/engine.h"
+#include "tests/support/allocations.h"
 #include "tests/support/step_helpers.h"
 #include "tests/support/teams.h"
-
-namespace {
-
-std::atomic<size_t> g_largest{0};  // allocation since the last reset
-
-void* Allocate(size_t size) {
-  if (size > g_largest) g_largest = size;
-  void* memory = std::malloc(size);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(size_t size) { return Allocate(size); }
-void* operator new[](size_t size) { return Allocate(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
 namespace reprise {
 namespace {
@@ -56,11 +33,11 @@ TEST_P(EngineAllocationTest, StepsAllocateNoBuffers) {
     const StepSegment segment =
         TakeSegment(session, std::span(tokens).first(static_cast<size_t>(rows)),
                     LogitsFor::kAllRows);
-    g_largest = 0;
+    ResetAllocations();
     (*engine)->Step({&segment, 1});
     // oneDNN's own bookkeeping of a call takes some hundred bytes; a row of
     // the narrowest buffer times the padding would be more than this.
-    EXPECT_LE(g_largest, 2048u) << rows << " rows";
+    EXPECT_LE(CountAllocations().largest, 2048u) << rows << " rows";
   }
 }
 

@@ -16,7 +16,7 @@
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
 
-namespace reprise {
+namespace reprise::model_summary_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -256,4 +256,4 @@ TEST(ModelSummaryTest, NamesTensorsThatAreNotUsed) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::model_summary_test

@@ -20,7 +20,7 @@
 #include "tests/support/teams.h"
 #include "tests/support/temp_dir.h"
 
-namespace reprise {
+namespace reprise::packed_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -318,4 +318,4 @@ TEST_F(PackedCacheTest, ARefusedCheckpointLeavesNoFile) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::packed_cache_test

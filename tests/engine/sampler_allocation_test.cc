@@ -1,36 +1,13 @@
-// Sampling allocates nothing. The whole executable counts its allocations.
+// Sampling allocates nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 #include "engine/sampler.h"
-
-namespace {
-int64_t allocations = 0;
-}  // namespace
-
-// Not inlined: GCC would take malloc and delete for a mismatched pair.
-[[gnu::noinline]] void* operator new(size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(size_t size,
-                                     const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(size);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
+#include "tests/support/allocations.h"
 
 namespace reprise {
 namespace {
@@ -53,12 +30,12 @@ TEST(SamplerAllocationTest, SamplingAllocatesNothing) {
   for (int i = 0; i < 100; ++i) RememberToken(i, i, 1, memory);
   SampleOptions options;
   options.logprob = true;
-  const int64_t before = allocations;
+  ResetAllocations();
   for (int i = 0; i < 10; ++i) {
     std::copy(logits.begin(), logits.end(), row.begin());
     sampler.Sample(row, params, options, 100, memory);
   }
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(CountAllocations().count, 0);
 }
 
 }  // namespace

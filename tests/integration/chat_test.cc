@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/client/process.h"
 #include "tests/support/bpe_json.h"
 #include "tests/support/generate_call.h"
 #include "tests/support/json.h"
+#include "tests/support/process.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_values.h"

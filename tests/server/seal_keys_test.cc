@@ -9,7 +9,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace reprise {
+namespace reprise::seal_keys_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -134,4 +134,4 @@ TEST_F(SealKeysTest, AnEphemeralKeyIsItsOwn) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::seal_keys_test

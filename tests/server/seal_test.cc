@@ -14,7 +14,7 @@
 #include "server/seal_cipher.h"
 #include "tests/support/temp_dir.h"
 
-namespace reprise {
+namespace reprise::seal_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -345,4 +345,4 @@ TEST(SealCipherTest, LongPayloadsAreSealedInPieces) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::seal_test

@@ -12,7 +12,7 @@
 
 #include "tests/engine/kernels/simd_targets.h"
 
-namespace reprise {
+namespace reprise::any_rows_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -162,4 +162,4 @@ TEST(AnyRowsTest, SumsOfIntegersAreExactToTheLargest) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::any_rows_test

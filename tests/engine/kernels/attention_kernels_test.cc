@@ -13,7 +13,7 @@
 #include "engine/kernels/state_kernels.h"
 #include "tests/engine/kernels/simd_targets.h"
 
-namespace reprise {
+namespace reprise::attention_kernels_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -231,4 +231,4 @@ TEST(GateBySigmoidTest, MultipliesBySigmoid) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::attention_kernels_test

@@ -15,7 +15,7 @@
 #include "tests/engine/kernels/simd_targets.h"
 #include "tests/support/golden_folder.h"
 
-namespace reprise {
+namespace reprise::decay_kernels_golden_test {
 namespace {
 
 struct Tensor {
@@ -190,4 +190,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::decay_kernels_golden_test

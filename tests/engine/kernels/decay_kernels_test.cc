@@ -9,7 +9,7 @@
 #include "tests/engine/kernels/decay_problem.h"
 #include "tests/engine/kernels/simd_targets.h"
 
-namespace reprise {
+namespace reprise::decay_kernels_test {
 namespace {
 
 class LinearAttentionTest : public testing::TestWithParam<bool> {};
@@ -329,4 +329,4 @@ TEST(LinearAttentionExampleTest, GivesTheFractionsWorkedOutByHand) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::decay_kernels_test

@@ -15,7 +15,7 @@
 #include "tests/engine/kernels/simd_targets.h"
 #include "tests/support/golden_folder.h"
 
-namespace reprise {
+namespace reprise::delta_kernels_golden_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -132,4 +132,4 @@ INSTANTIATE_TEST_SUITE_P(Ops, DeltaKernelsGoldenTest,
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::delta_kernels_golden_test

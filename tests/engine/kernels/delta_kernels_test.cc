@@ -11,7 +11,7 @@
 
 #include "tests/engine/kernels/simd_targets.h"
 
-namespace reprise {
+namespace reprise::delta_kernels_test {
 namespace {
 
 using Kernel = void (*)(const DeltaArgs&);
@@ -366,4 +366,4 @@ TEST(DeltaKernelsExampleTest, ASecondValueReplacesTheFirst) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::delta_kernels_test

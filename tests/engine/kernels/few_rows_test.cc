@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace reprise {
+namespace reprise::few_rows_test {
 namespace {
 
 constexpr WeightType kTypes[] = {WeightType::kF32, WeightType::kBf16,
@@ -152,4 +152,4 @@ TEST(FewRowsTest, AddsInOneDnnsOrder) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::few_rows_test

@@ -11,7 +11,7 @@
 
 #include "tests/engine/kernels/simd_targets.h"
 
-namespace reprise {
+namespace reprise::gate_ops_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -225,4 +225,4 @@ TEST(GateOpsTest, FunctionsOfSeveralRows) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::gate_ops_test

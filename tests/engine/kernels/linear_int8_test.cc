@@ -12,7 +12,7 @@
 #include "engine/base/parallel.h"
 #include "engine/kernels/linear.h"
 
-namespace reprise {
+namespace reprise::linear_int8_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -185,4 +185,4 @@ TEST(LinearInt8Test, IsAQuarterOfF32) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::linear_int8_test

@@ -13,7 +13,7 @@
 #include "engine/kernels/linear.h"
 #include "tests/support/teams.h"
 
-namespace reprise {
+namespace reprise::linear_restore_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -170,4 +170,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::linear_restore_test

@@ -16,7 +16,7 @@
 #include "engine/kernels/few_rows.h"
 #include "tests/support/teams.h"
 
-namespace reprise {
+namespace reprise::linear_test {
 namespace {
 
 std::vector<float> RandomFloats(int64_t n, uint32_t seed) {
@@ -375,4 +375,4 @@ TEST(ResolveWeightTypeTest, AutoLosesNoAccuracyUnasked) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::linear_test

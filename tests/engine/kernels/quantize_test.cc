@@ -11,7 +11,7 @@
 
 #include "tests/engine/kernels/simd_targets.h"
 
-namespace reprise {
+namespace reprise::quantize_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -149,4 +149,4 @@ TEST(DequantizeTest, AScaleThatIsNanMakesEveryNumberNan) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::quantize_test

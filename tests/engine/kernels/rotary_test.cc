@@ -8,7 +8,7 @@
 
 #include "tests/engine/kernels/simd_targets.h"
 
-namespace reprise {
+namespace reprise::rotary_test {
 namespace {
 
 // Half turns per token that models have: theta^(-i / half).
@@ -67,4 +67,4 @@ TEST(RotaryTest, TurnsThePairsHalfAHeadApart) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::rotary_test

@@ -17,7 +17,7 @@
 #include "tests/engine/kernels/simd_targets.h"
 #include "tests/support/golden_folder.h"
 
-namespace reprise {
+namespace reprise::selective_scan_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -187,4 +187,4 @@ INSTANTIATE_TEST_SUITE_P(Ops, SelectiveScanGoldenTest,
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::selective_scan_test

@@ -8,7 +8,7 @@
 #include "engine/base/parallel.h"
 #include "tests/support/teams.h"
 
-namespace reprise {
+namespace reprise::share_columns_test {
 namespace {
 
 // Of matrices of all sizes, also fewer groups than threads, every column once.
@@ -46,4 +46,4 @@ TEST(ShareColumnsTest, EveryColumnIsComputedOnce) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::share_columns_test

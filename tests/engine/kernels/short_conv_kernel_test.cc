@@ -10,7 +10,7 @@
 
 #include "tests/engine/kernels/simd_targets.h"
 
-namespace reprise {
+namespace reprise::short_conv_kernel_test {
 namespace {
 
 constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
@@ -162,4 +162,4 @@ TEST(ShortConvKernelTest, AppliesSiluAndLeavesTheInputWhereItIs) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::short_conv_kernel_test

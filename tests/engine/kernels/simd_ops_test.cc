@@ -14,7 +14,7 @@
 
 #include "tests/engine/kernels/simd_targets.h"
 
-namespace reprise {
+namespace reprise::simd_ops_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -352,4 +352,4 @@ TEST(SimdOpsTest, RoundsToBf16ToNearestEven) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::simd_ops_test

@@ -9,7 +9,7 @@
 
 #include "tests/engine/kernels/simd_targets.h"
 
-namespace reprise {
+namespace reprise::wkv_kernel_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -111,4 +111,4 @@ TEST(WkvKernelTest, SplitsOfRowsAndChannelsChangeNoBit) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::wkv_kernel_test

@@ -14,7 +14,7 @@
 #include "engine/state/zstd_frame.h"
 #include "tests/engine/state/resealed.h"
 
-namespace reprise {
+namespace reprise::snapshot_encoding_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -314,4 +314,4 @@ TEST_F(SnapshotEncodingTest, NamesTheFingerprintThatDiffersFirst) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::snapshot_encoding_test

@@ -12,7 +12,7 @@
 #include "engine/state/snapshot.h"
 #include "engine/state/state_copy.h"
 
-namespace reprise {
+namespace reprise::snapshot_golden_test {
 namespace {
 
 constexpr uint64_t kModel = 0x1122334455667788;
@@ -217,4 +217,4 @@ TEST(SnapshotGoldenTest, Version2Compressed) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::snapshot_golden_test

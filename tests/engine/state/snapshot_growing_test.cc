@@ -11,7 +11,7 @@
 #include "engine/state/snapshot.h"
 #include "tests/engine/state/resealed.h"
 
-namespace reprise {
+namespace reprise::snapshot_growing_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -199,4 +199,4 @@ TEST_F(GrowingSnapshotTest, CheckSessionRefusesMoreTokensThanTheContext) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::snapshot_growing_test

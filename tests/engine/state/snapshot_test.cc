@@ -10,7 +10,7 @@
 #include "engine/base/bytes.h"
 #include "tests/engine/state/resealed.h"
 
-namespace reprise {
+namespace reprise::snapshot_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -324,4 +324,4 @@ TEST_F(SnapshotTest, OtherErrorsHaveNoFault) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::snapshot_test

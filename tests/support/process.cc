@@ -1,4 +1,4 @@
-#include "tests/client/process.h"
+#include "tests/support/process.h"
 
 #include <fcntl.h>
 #include <pty.h>

@@ -1,6 +1,6 @@
 // A child process with its standard streams in our hands.
-#ifndef TESTS_CLIENT_PROCESS_H_
-#define TESTS_CLIENT_PROCESS_H_
+#ifndef TESTS_SUPPORT_PROCESS_H_
+#define TESTS_SUPPORT_PROCESS_H_
 
 #include <sys/types.h>
 
@@ -55,4 +55,4 @@ class Process {
 
 }  // namespace reprise
 
-#endif  // TESTS_CLIENT_PROCESS_H_
+#endif  // TESTS_SUPPORT_PROCESS_H_
