@@ -128,7 +128,7 @@ class Sampler {
 };
 
 // Records that `token` stands at `position` of the session, prompt or output.
-// Since it last occurred its weight has faded by `decay`, penalty_decay.
+// Its weight so far fades by `decay`, penalty_decay, per token of distance.
 void RememberToken(int32_t token, int64_t position, float decay,
                    SamplerMemory& memory);
 
@@ -140,7 +140,7 @@ void GrowWindow(const SamplingParams& params, SamplerMemory& memory);
 // logits are treated as -infinity and are not among the top.
 SampledToken ScoreToken(std::span<const float> logits, int32_t token,
                         int32_t top);
-// Rows of `logits` and their tokens, rows in ParallelFor.
+// ScoreToken of every row of `logits` with its token, rows in ParallelFor.
 std::vector<SampledToken> ScoreTokens(MatrixView<const float> logits,
                                       std::span<const int32_t> tokens,
                                       int32_t top);

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
-#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "server/client_states.h"
 
@@ -81,6 +80,7 @@ Batch::Batch(Engine& engine, const Tokenizer& tokenizer,
       clock_(clock),
       options_(options),
       on_committed_(std::move(on_committed)),
+      sampler_(engine.info().vocab_size),
       prefixes_(engine.layout(), options.prefix_cache_bytes) {}
 
 Batch::~Batch() {
@@ -240,24 +240,14 @@ void Batch::ObserveStep(int64_t start_ns) {
   metrics_.ObserveStep(phase, rows, Seconds(step_end_ns_ - start_ns));
 }
 
-// A share for each thread of the team, which has nothing else to do now.
 void Batch::SampleTokens(MatrixView<float> logits) {
-  draws_.clear();
   int64_t row = 0;
   for (size_t i = 0; i < plan_.size(); ++i) {
     Sequence& sequence = *active_[plan_[i].sequence]->sequence;
-    if (sequence.decoding()) draws_.push_back({&sequence, logits.RowSpan(row)});
+    if (sequence.decoding()) sampler_.Add(sequence, logits.RowSpan(row));
     row += LogitRows(segments_[i]);
   }
-  const size_t shares = std::min<size_t>(NumThreads(), draws_.size());
-  while (samplers_.size() < shares) {
-    samplers_.emplace_back(engine_.info().vocab_size);
-  }
-  ParallelFor(static_cast<int64_t>(shares), [&](int64_t share) {
-    for (auto i = static_cast<size_t>(share); i < draws_.size(); i += shares) {
-      draws_[i].sequence->Sample(draws_[i].logits, samplers_[share]);
-    }
-  });
+  sampler_.SampleAll();
 }
 
 void Batch::Advance(Completion& completion, int64_t rows,

@@ -7,18 +7,17 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "engine/base/clock.h"
 #include "engine/engine.h"
-#include "engine/sampler.h"
 #include "engine/tokenizer.h"
 #include "server/executor.h"
 #include "server/metrics.h"
 #include "server/plan_step.h"
 #include "server/prefix_cache.h"
 #include "server/session_manager.h"
+#include "server/team_sampler.h"
 #include "server/turn.h"
 
 namespace reprise {
@@ -91,7 +90,7 @@ class Batch {
   const Clock& clock_;
   const BatchOptions options_;
   const std::function<void(Completion*)> on_committed_;
-  std::vector<Sampler> samplers_;  // one for each thread that has sampled
+  TeamSampler sampler_;
   PrefixCache prefixes_;
 
   std::vector<std::unique_ptr<Turn>> turns_;  // in the order of their start
@@ -103,11 +102,6 @@ class Batch {
   std::vector<PlannableSequence> plannable_;
   std::vector<PlannedSegment> plan_;
   std::vector<StepSegment> segments_;
-  struct Draw {
-    Sequence* sequence;
-    std::span<float> logits;
-  };
-  std::vector<Draw> draws_;
   int64_t step_end_ns_ = 0;
   int64_t last_step_end_ns_ = 0;
   int64_t tokens_ = 0;     // sampled in this step

@@ -209,11 +209,13 @@ void Sequence::Advance(int64_t rows, MatrixView<float> logits) {
     return;
   }
   lease_.record().position += 1;
-  if (!sampled_.possible) {
+  CHECK(sampled_.has_value());
+  SampledToken sampled = *std::exchange(sampled_, std::nullopt);
+  if (!sampled.possible) {
     Fail(absl::InternalError("the model's output is not finite"));
     return;
   }
-  Accept(std::move(sampled_));
+  Accept(std::move(sampled));
 }
 
 void Sequence::Interrupt(FinishReason reason, bool keep) {

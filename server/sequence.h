@@ -63,8 +63,8 @@ class Sequence {
   // Tokens to be prefilled before one is sampled or the state looked at.
   int64_t prefill_tokens() const;
   StepSegment NextSegment(int64_t rows);  // valid until Advance
-  // Of one that decodes, after a step that moved its state on: chooses its next
-  // token. Safe for several sequences at once, each with a sampler of its own.
+  // Of one that decodes, after its step and once before Advance: chooses its
+  // next token. Safe for several sequences at once, each with its own sampler.
   void Sample(std::span<float> logits, Sampler& sampler);
   // The step has moved the state on by `rows`, and the token is chosen. For a
   // prompt `logits` has one row for each that NextSegment asked for.
@@ -132,7 +132,7 @@ class Sequence {
   size_t first_new_ = 0;       // in feed_; the session has those before it
   std::vector<int64_t> save_;  // positions, those that come
 
-  SampledToken sampled_;  // by the step at hand
+  std::optional<SampledToken> sampled_;  // for the step at hand
   int64_t generated_ = 0;
   HeldText held_;               // since the copy
   std::unique_ptr<Copy> copy_;  // if there is something to go back for

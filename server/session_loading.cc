@@ -111,6 +111,8 @@ absl::StatusOr<SessionManager::Impl::Resumed> SessionManager::Impl::Load(
              {{"reason", FromAbsl(record.status().message())}});
     cache.Erase(key);
     ASSIGN_OR_RETURN(*snapshot, FindSnapshot(key, /*in_memory=*/false));
+    claim.slot = StateSlot();  // it may hold a part of the damaged one
+    ASSIGN_OR_RETURN(claim.slot, AcquireSlot());
     record = decode();
   }
   RETURN_IF_ERROR(record.status());

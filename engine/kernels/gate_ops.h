@@ -1,5 +1,6 @@
 // The functions that turn projections into gates and decays, element by
-// element, in Highway SIMD. NaN stays NaN. Free functions as in simd_ops.h.
+// element, in Highway SIMD. NaN stays NaN where nothing else is
+// said. Free functions as in simd_ops.h.
 #ifndef ENGINE_KERNELS_GATE_OPS_H_
 #define ENGINE_KERNELS_GATE_OPS_H_
 

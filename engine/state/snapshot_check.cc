@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/cord.h"
 #include "engine/base/log.h"

@@ -21,6 +21,8 @@ absl::Status SnapshotDataLoss(SnapshotFault fault, const Args&... args) {
                    fault);
 }
 
+// Whether the record is one that a session can have: counts within limits,
+// tokens inside the vocabulary, occurrences ascending and their weights finite.
 // DataLoss.
 absl::Status CheckRecord(const SessionRecord& record, int64_t vocab_size);
 

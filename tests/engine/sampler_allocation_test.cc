@@ -17,25 +17,30 @@ TEST(SamplerAllocationTest, SamplingAllocatesNothing) {
   std::vector<float> logits(kVocab);
   for (int i = 0; i < kVocab; ++i) logits[i] = 5 * std::sin(i * 0.7f);
   std::vector<float> row = logits;
-  Sampler sampler(kVocab);
-  SamplerMemory memory;
-  SamplingParams params;
-  params.top_k = 5000;
-  params.typical_p = 0.9f;
-  params.top_p = 0.9f;
-  params.min_p = 0.01f;
-  params.repetition_penalty = 1.1f;
-  params.penalty_last_n = 64;
-  GrowWindow(params, memory);
-  for (int i = 0; i < 100; ++i) RememberToken(i, i, 1, memory);
+  SamplingParams filtered;
+  filtered.top_k = 5000;
+  filtered.typical_p = 0.9f;
+  filtered.top_p = 0.9f;
+  filtered.min_p = 0.01f;
+  filtered.repetition_penalty = 1.1f;
+  filtered.penalty_last_n = 64;
+  SamplingParams greedy;
+  greedy.temperature = 0;
   SampleOptions options;
   options.logprob = true;
-  ResetAllocations();
-  for (int i = 0; i < 10; ++i) {
-    std::copy(logits.begin(), logits.end(), row.begin());
-    sampler.Sample(row, params, options, 100, memory);
+  for (const SamplingParams& params : {filtered, SamplingParams(), greedy}) {
+    Sampler sampler(kVocab);
+    SamplerMemory memory;
+    GrowWindow(params, memory);
+    for (int i = 0; i < 100; ++i) RememberToken(i, i, 1, memory);
+    ResetAllocations();
+    for (int i = 0; i < 10; ++i) {
+      std::copy(logits.begin(), logits.end(), row.begin());
+      sampler.Sample(row, params, options, 100, memory);
+    }
+    EXPECT_EQ(CountAllocations().count, 0)
+        << "top_k " << params.top_k << ", temperature " << params.temperature;
   }
-  EXPECT_EQ(CountAllocations().count, 0);
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ namespace reprise {
 namespace {
 
 constexpr int kCrashClients = 4;
-constexpr int kCrashSlots =
-    6;  // fewer than sessions, so that some are put away
+// Fewer than sessions, so that some are put away.
+constexpr int kCrashSlots = 6;
 
 const std::vector<std::string> kCrashModel = {
     "--model=" REPRISE_SOURCE_DIR "/models/embedded",

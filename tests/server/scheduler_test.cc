@@ -5,12 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "engine/base/parallel.h"
 #include "tests/support/reference_completion.h"
 #include "tests/support/scheduler_rig.h"
+#include "tests/support/teams.h"
 
 namespace reprise {
 namespace {
@@ -301,6 +305,39 @@ TEST(SchedulerTest, OfTwoTurnsAtOnceTheSecondIsAborted) {
   EXPECT_THAT(rig.metrics.Scrape(),
               testing::HasSubstr("reprise_requests_rejected_total{"
                                  "reason=\"session_busy\"} 1"));
+}
+
+// With a vocabulary for which the team is woken.
+TEST(SchedulerTest, SamplingOnSeveralThreadsChangesNoToken) {
+  constexpr int64_t kVocabSize = 40000;
+  std::vector<std::string> pieces;
+  for (int64_t id = 0; id < kVocabSize; ++id) {
+    pieces.push_back("t" + std::to_string(id));
+  }
+  SetNumThreads(TeamOf(3));
+  SchedulerRig::Options options;
+  options.engine.vocab_size = kVocabSize;
+  options.engine.max_rows = 128;
+  options.tokenizer = FakeTokenizer(std::move(pieces));
+  options.scheduler.max_running = 8;
+  options.sessions.num_slots = 8;
+  SchedulerRig rig(std::move(options));
+  std::mt19937 random(5);
+  std::vector<TurnRequest> requests;
+  std::vector<std::shared_ptr<TokenStream>> streams;
+  for (int i = 0; i < 7; ++i) {
+    requests.push_back(RandomRequest(random));
+    requests.back().max_new_tokens = 5 + i;
+    streams.push_back(rig.Submit(requests.back()));
+  }
+  rig.RunUntilIdle();
+  SetNumThreads(1);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    Answer answer;
+    answer.Read(*streams[i]);
+    ReferenceSession session;
+    EXPECT_EQ(answer.ids[0], ReferenceTurn(requests[i], session, kVocabSize));
+  }
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ class FaultyStore : public SnapshotStore {
     MutexLock lock(mu_);
     probability_ = probability;
   }
-  // Runs before every call, on the caller's thread, without a lock.
+  // Runs before every call, on the caller's thread, without a lock. A call
+  // that has begun may still run the one from before.
   void SetHook(std::function<void(StoreCall)> hook) {
     MutexLock lock(mu_);
     hook_ = std::move(hook);

@@ -61,7 +61,7 @@ inline bool TakeComplaint(const absl::Status& status, TensorShapes& shapes) {
   const size_t name_end = message.find("' ", begin.size());
   const size_t list = message.rfind('[');
   if (!message.starts_with(begin) || name_end == std::string::npos ||
-      list == std::string::npos ||
+      list == std::string::npos || list + 2 >= message.size() ||
       message.find_first_not_of("0123456789, ", list + 1) + 1 !=
           message.size() ||
       !message.ends_with(']')) {
