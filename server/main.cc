@@ -480,6 +480,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   reprise::OpenStandardStreams();
-  reprise::RestartWithBoundedSpin(argv);
+  reprise::RestartWithEnvironment(argv);
   return reprise::Main(argc, argv);
 }

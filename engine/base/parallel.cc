@@ -49,22 +49,27 @@ void ForEach(int64_t n, int64_t floats_each,
   for (int64_t i = 0; i < n; ++i) body(i);
 }
 
-void RestartWithBoundedSpin(char** argv) {
+void RestartWithEnvironment(char** argv) {
   constexpr const char* kGuard = "REPRISE_RESTARTED";
   if (std::getenv(kGuard) != nullptr) {
     unsetenv(kGuard);
     return;
   }
-  if (std::getenv("GOMP_SPINCOUNT") != nullptr ||
-      std::getenv("OMP_WAIT_POLICY") != nullptr) {
-    return;
-  }
+  bool changed = false;
+  const auto set = [&changed](const char* name, const char* value) {
+    if (std::getenv(name) != nullptr) return;
+    setenv(name, value, /*overwrite=*/0);
+    changed = true;
+  };
+  // The policy says how to wait, too.
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) set("GOMP_SPINCOUNT", "2000");
+  set("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+  if (!changed) return;
   // Not argv[0], which may be a name to be found in PATH, nor /proc/self/exe,
   // which would be shown as the program's name.
   std::error_code error;
   const std::string path =
       std::filesystem::read_symlink("/proc/self/exe", error).string();
-  setenv("GOMP_SPINCOUNT", "2000", /*overwrite=*/1);
   setenv(kGuard, "1", /*overwrite=*/1);
   execv(path.c_str(), argv);
   unsetenv(kGuard);

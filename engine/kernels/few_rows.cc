@@ -32,14 +32,14 @@ namespace {
 #if defined(__clang__)
 #define REPRISE_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define REPRISE_UNROLL _Pragma("GCC unroll 4")
+#define REPRISE_UNROLL _Pragma("GCC unroll 8")
 #endif
 
 constexpr int64_t kBlockVectors = kBlockColumns / kVectorColumns;
 constexpr int64_t kVectorBytes = 64;
 constexpr int64_t kStepBytes = kBlockVectors * kVectorBytes;
 // Rows whose sums have room in the registers, beside the weights of a step.
-constexpr int64_t kGroupRows = 4;
+constexpr int64_t kGroupRows = 6;
 
 struct F32 {
   using Number = float;
@@ -103,8 +103,10 @@ struct Chunk {
   int64_t steps;
   bool first;  // else y has the sums of those before
   typename T::Sum* y;
-  int64_t out;     // from row to row of y
-  __mmask16 last;  // which columns the last vector has
+  int64_t out;             // from row to row of y
+  __mmask16 last;          // which columns the last vector has
+  const std::byte* ahead;  // is fetched meanwhile, so many bytes every step
+  int64_t ahead_bytes;     // at most two lines
 };
 
 template <class T, int kRows, int kVectors>
@@ -117,7 +119,11 @@ REPRISE_AVX512 void AddChunk(const Chunk<T>& chunk) {
   }
   const typename T::Number* x = chunk.x;
   const std::byte* w = chunk.w;
+  const std::byte* ahead = chunk.ahead;
   for (int64_t i = 0; i < chunk.steps; ++i, x += kPerStep<T>, w += kStepBytes) {
+    _mm_prefetch(ahead, _MM_HINT_T1);
+    _mm_prefetch(ahead + kVectorBytes, _MM_HINT_T1);
+    ahead += chunk.ahead_bytes;
     __m512i weights[kVectors];
     REPRISE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
@@ -131,7 +137,9 @@ REPRISE_AVX512 void AddChunk(const Chunk<T>& chunk) {
       }
     }
   }
+  REPRISE_UNROLL
   for (int r = 0; r < kRows; ++r) {
+    REPRISE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       typename T::Sum* const y = chunk.y + r * chunk.out + v * kVectorColumns;
       const __mmask16 mask = v == kVectors - 1 ? chunk.last : 0xffff;
@@ -144,7 +152,8 @@ REPRISE_AVX512 void AddChunk(const Chunk<T>& chunk) {
 template <class T, int kVectors>
 constexpr std::array<void (*)(const Chunk<T>&), kGroupRows> kOfVectors = {
     AddChunk<T, 1, kVectors>, AddChunk<T, 2, kVectors>,
-    AddChunk<T, 3, kVectors>, AddChunk<T, 4, kVectors>};
+    AddChunk<T, 3, kVectors>, AddChunk<T, 4, kVectors>,
+    AddChunk<T, 5, kVectors>, AddChunk<T, 6, kVectors>};
 
 // By vectors - 1 and rows - 1.
 template <class T>
@@ -154,11 +163,13 @@ constexpr std::array kAddChunk = {kOfVectors<T, 1>, kOfVectors<T, 2>,
 // Where oneDNN begins with a new sum.
 int64_t ChunkNumbers(int64_t in) { return in > 1024 ? 1024 : 512; }
 
-// Columns of one block. All rows go over a chunk before the next one, so that
-// all but the first find its weights in the cache.
+// Columns of one block. All rows go over a chunk before the next one, group by
+// group, so that all but the first group find its weights in the cache. With
+// several groups there is time to fetch the next chunk meanwhile, each a share
+// of it; `more` says that there is one after those of the block.
 template <class T>
 void MultiplyBlock(const PackedColumns& w, const FewRows& rows, int64_t first,
-                   int64_t last) {
+                   int64_t last, bool more) {
   const int64_t steps = w.in / kPerStep<T>;
   const int64_t padded =
       (steps + kPaddedSteps - 1) / kPaddedSteps * kPaddedSteps;
@@ -169,19 +180,29 @@ void MultiplyBlock(const PackedColumns& w, const FewRows& rows, int64_t first,
   const int64_t vectors = (last - first + kVectorColumns - 1) / kVectorColumns;
   const int64_t beyond = vectors * kVectorColumns - (last - first);
   const auto& add = kAddChunk<T>[static_cast<size_t>(vectors - 1)];
+  const int64_t groups = (rows.count + kGroupRows - 1) / kGroupRows;
   for (int64_t step = 0; step < steps; step += chunk_steps) {
-    for (int64_t row = 0; row < rows.count; row += kGroupRows) {
-      const int64_t group = std::min(kGroupRows, rows.count - row);
+    const int64_t count = std::min(chunk_steps, steps - step);
+    const std::byte* const weights = block + step * kStepBytes;
+    const bool fetch = groups > 1 && (more || step + count < steps);
+    const int64_t ahead_bytes = fetch ? kStepBytes / groups : 0;
+    const std::byte* ahead = fetch ? weights + count * kStepBytes : weights;
+    int64_t group = 0;
+    for (int64_t row = 0, left = groups; left > 0; row += group, --left) {
+      group = (rows.count - row + left - 1) / left;  // all nearly alike
       add[static_cast<size_t>(group - 1)](
           {.x = static_cast<const typename T::Number*>(rows.x) + row * w.in +
                 step * kPerStep<T>,
            .in = w.in,
-           .w = block + step * kStepBytes,
-           .steps = std::min(chunk_steps, steps - step),
+           .w = weights,
+           .steps = count,
            .first = step == 0,
            .y = static_cast<typename T::Sum*>(rows.sums) + row * w.out + first,
            .out = w.out,
-           .last = static_cast<__mmask16>(0xffff >> beyond)});
+           .last = static_cast<__mmask16>(0xffff >> beyond),
+           .ahead = ahead,
+           .ahead_bytes = ahead_bytes});
+      ahead += count * ahead_bytes;
     }
   }
 }
@@ -201,7 +222,7 @@ int64_t MostFewRows(WeightType type) {
     case WeightType::kBf16:
       return __builtin_cpu_supports("avx512bf16") ? kMostFewRows : 0;
     case WeightType::kInt8:
-      return __builtin_cpu_supports("avx512vnni") ? 4 : 0;
+      return __builtin_cpu_supports("avx512vnni") ? kMostFewRows : 0;
     default:
       return 0;
   }
@@ -215,7 +236,7 @@ void MultiplyFewRows(const PackedColumns& w, const FewRows& rows, int64_t first,
   if (w.type == WeightType::kInt8) multiply = MultiplyBlock<Int8>;
   while (first < last) {
     const int64_t end = (first / kBlockColumns + 1) * kBlockColumns;
-    multiply(w, rows, first, std::min(end, last));
+    multiply(w, rows, first, std::min(end, last), end < last);
     first = end;
   }
 }

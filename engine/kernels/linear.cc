@@ -23,17 +23,17 @@
 #include "engine/kernels/quantize.h"
 #include "engine/kernels/share_columns.h"
 #include "engine/kernels/simd_ops.h"
-#include "engine/kernels/state_kernels.h"
 
 namespace reprise {
 namespace {
 
 using dnnl::memory;
 
-// Of ApplyAll. Few rows of so many fit into the room for the rows of one call,
-// of which an engine has a tile at least.
+// Of ApplyAll.
 constexpr size_t kMostCalls = 8;
-static_assert(kMostCalls * kMostFewRows <= kTileRows);
+
+// With more rows, a matrix of few columns is shared by rows.
+constexpr int64_t kMostRowsByColumns = 8;
 
 // oneDNN's errors of Apply leave no way to go on: arguments were checked when
 // the primitive was made.
@@ -422,7 +422,8 @@ void Linear::ApplyOwn(std::span<const Call> calls, LinearScratch& scratch) {
   const int64_t rows = calls[0].x.rows;
   const int64_t out = calls[0].y.cols;
   const int64_t threads = NumThreads();
-  if (rows > kMostFewRows && out < 2 * threads * kColumnGroup) {
+  if (rows > kMostRowsByColumns && calls.size() == 1 &&
+      out < 2 * threads * kColumnGroup) {
     // One call of few columns.
     ForEach(threads, rows * out * calls[0].x.cols / threads, [&](int64_t part) {
       const int64_t row = rows * part / threads;
@@ -462,7 +463,10 @@ void Linear::UseFewRowsIfExact() {
 void Linear::Reserve(LinearScratch& scratch) const {
   LinearScratch::Impl& work = *scratch.impl_;
   int64_t rows = impl_->own_rows;
-  if (rows > 0) rows = std::max(rows, int64_t{kMostCalls} * kMostFewRows);
+  if (rows > 0) {
+    const int64_t few = std::min(impl_->max_rows, kMostFewRows);
+    rows = std::max(rows, int64_t{kMostCalls} * few);
+  }
   for (const Kernel& kernel : impl_->kernels->kernels) {
     work.Bind(kernel);
     rows = std::max(rows, kernel.rows);

@@ -4,8 +4,8 @@
 // Exactness: a row of y has the same bits whatever the number of rows and of
 // threads. oneDNN picks an implementation per row count; on some CPUs (AMX)
 // that choice changes the last bit. So a Linear uses one for all, that for 4
-// rows, and 1 to 3 rows that cannot have it run as 2, 3 or 4. Up to 8 rows
-// (int8: 4) go through few_rows.h if it is seen to give this matrix oneDNN's
+// rows, and 1 to 3 rows that cannot have it run as 2, 3 or 4. Up to
+// 64 rows go through few_rows.h if it is seen to give this matrix oneDNN's
 // bits. Where oneDNN has no such implementation (before AVX-512; of int8 before
 // its VNNI, of bf16 before its BF16), all rows go through any_rows.h.
 //
@@ -117,7 +117,7 @@ class Linear {
   void Apply(MatrixView<const float> x, MatrixView<float> y,
              LinearScratch& scratch) const;
 
-  // The same for up to 8, none of which reads what another one writes. With few
+  // The same for up to 8, none of which reads what another one writes. Up to 64
   // rows the threads wait for each other once, not after every one.
   struct Call {
     const Linear* linear;

@@ -83,12 +83,14 @@ TEST(MainTest, ServesACompletionAndMetrics) {
   ExpectPromtoolAccepts(scrape);
 }
 
-TEST(MainTest, RunsUnderItsOwnNameWithABoundedSpin) {
+TEST(MainTest, RunsUnderItsOwnNameWithWhatLibrariesRead) {
   ServerProcess server({kModel, "--store=memory:"});
   ASSERT_TRUE(server.AwaitReady());
   const std::string proc = "/proc/" + std::to_string(server.pid());
   EXPECT_EQ(ReadFile(proc + "/comm"), "reprise-server\n");
-  EXPECT_THAT(ReadFile(proc + "/environ"), HasSubstr("GOMP_SPINCOUNT=2000"));
+  EXPECT_THAT(ReadFile(proc + "/environ"),
+              AllOf(HasSubstr("GOMP_SPINCOUNT=2000"),
+                    HasSubstr("GLIBC_TUNABLES=glibc.malloc.hugetlb=1")));
 }
 
 TEST(MainTest, DrainLetsAStreamFinish) {

@@ -235,6 +235,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   reprise::OpenStandardStreams();
-  reprise::RestartWithBoundedSpin(argv);
+  reprise::RestartWithEnvironment(argv);
   return reprise::bench::Main(argc, argv);
 }

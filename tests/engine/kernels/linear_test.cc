@@ -302,7 +302,7 @@ TEST(LinearOwnRowsTest, AreNotOneDnns) {
 TEST(LinearApplyAllTest, GivesTheBitsOfOneAfterTheOther) {
   for (const int threads : {1, 2, 3}) {
     SetNumThreads(TeamOf(threads));
-    for (const int64_t rows : {1, 4, 8, 9, 64}) {
+    for (const int64_t rows : {1, 4, 8, 9, 64, 65}) {
       std::vector<Problem> problems;
       for (const WeightType type : kPackedTypes) {
         problems.emplace_back(type, rows, 600, 200, /*has_bias=*/true);
@@ -313,7 +313,7 @@ TEST(LinearApplyAllTest, GivesTheBitsOfOneAfterTheOther) {
       std::vector<Linear::Call> calls;
       LinearScratch scratch;
       for (const Problem& problem : problems) {
-        auto linear = problem.Make(/*max_rows=*/64);
+        auto linear = problem.Make(/*max_rows=*/128);
         ASSERT_TRUE(linear.ok()) << linear.status();
         linears.push_back(*std::move(linear));
         results.emplace_back(PaddedRows(rows) * problem.out);
