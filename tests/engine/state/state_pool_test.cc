@@ -135,10 +135,14 @@ TEST(StatePoolTest, AGrowingSlotTakesAsMuchMemoryAsWasUsed) {
     }
   }
   const int64_t payload = 16 * layout.PayloadBytesAt(tokens);
+  int64_t room = 1 << 20;
+#ifdef __SANITIZE_ADDRESS__
+  room += payload / 8;  // it keeps a byte of its own for every eight
+#endif
   EXPECT_GT(ResidentBytes() - before, payload);
-  EXPECT_LT(ResidentBytes() - before, payload + (1 << 20));
+  EXPECT_LT(ResidentBytes() - before, payload + room);
   slots.clear();  // gives the memory back, not only the slot
-  EXPECT_LT(ResidentBytes() - before, 1 << 20);
+  EXPECT_LT(ResidentBytes() - before, room);
 }
 
 TEST(StatePoolTest, AUsedGrowingSlotComesBackZeroed) {
