@@ -23,9 +23,9 @@ namespace reprise {
 // flow control reaches the other end. It is counted among the open calls, and
 // what it holds among --sealed-memory. It is cancelled if its client neither
 // takes nor sends a chunk for --slow-reader-timeout, and after ten times as
-// long whatever the client does. Keeps itself until it
-// is done, and so do its tasks on the executor. One Finish is
-// decided under `mu_`; after that the gRPC objects are not touched.
+// long whatever the client does. Keeps itself until it is done, and so do its
+// tasks on the executor. One Finish is decided under `mu_`; after that the gRPC
+// objects are not touched.
 //
 // Thread-safe.
 class TransferCall : public OpenCall,

@@ -17,9 +17,9 @@ void TeamSampler::Add(Sequence& sequence, std::span<float> logits) {
 void TeamSampler::SampleAll() {
   if (draws_.empty()) return;
   const size_t shares = std::min(samplers_.size(), draws_.size());
-  const int64_t floats_each =
-      vocab_size_ * std::ssize(draws_) / std::ssize(samplers_);
-  ForEach(static_cast<int64_t>(shares), floats_each, [&](int64_t share) {
+  const auto count = static_cast<int64_t>(shares);
+  const int64_t floats_each = vocab_size_ * std::ssize(draws_) / count;
+  ForEach(count, floats_each, [&](int64_t share) {
     for (auto i = static_cast<size_t>(share); i < draws_.size(); i += shares) {
       draws_[i].sequence->Sample(draws_[i].logits, samplers_[share]);
     }

@@ -320,8 +320,6 @@ TEST(TidyTest, EverySourceIsInTheListOfItsFolder) {
   const fs::path root = REPRISE_SOURCE_DIR;
   for (const Source& source : Sources()) {
     if (IsHeader(source)) continue;
-    // Support of tests belongs to the programs that take it.
-    if (fs::path(source.path).parent_path() == "tests/support") continue;
     // tools/ has one list for its folders.
     fs::path folder = fs::path(source.path).parent_path();
     while (!fs::exists(root / folder / "CMakeLists.txt")) {

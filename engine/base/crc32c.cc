@@ -37,8 +37,8 @@ uint32_t UpdateByTable(uint32_t crc, std::string_view data) {
 #if defined(__x86_64__)
 // The instruction of SSE 4.2 takes 8 bytes, and three cycles until the next one
 // can use its result. So three lanes of a block are taken at once, and their
-// sums put together afterwards.
-// A lane is a whole number of rounds of UpdateByFoldingAndLanes.
+// sums put together afterwards. A lane is a whole number of rounds of
+// UpdateByFoldingAndLanes.
 constexpr size_t kLaneBytes = 2560;
 
 // What kLaneBytes zero bytes make of a sum. That is linear over GF(2), so the
