@@ -27,7 +27,8 @@ float ToFinite(double logit) {
 
 // Exponentials are computed for so many numbers at a time.
 constexpr size_t kBlock = 256;
-using Block = std::array<double, kBlock>;
+template <class T>
+using Block = std::array<T, kBlock>;
 
 // Calls use(first, size) for every block of `size` numbers.
 void ForBlocks(size_t size, auto use) {
@@ -36,16 +37,15 @@ void ForBlocks(size_t size, auto use) {
   }
 }
 
-// The highest of the finite ones, or kNever.
-float HighestFinite(std::span<const float> logits) {
-  std::array<float, kBlock> finite;
-  float highest = kNever;
-  ForBlocks(logits.size(), [&](size_t first, size_t size) {
-    const auto n = static_cast<int64_t>(size);
-    KeepFinite(logits.data() + first, n, finite.data());
-    highest = std::max(highest, Max(finite.data(), n));
-  });
-  return highest;
+bool Penalises(const SamplingParams& params) {
+  return params.repetition_penalty != 1 || params.presence_penalty != 0 ||
+         params.frequency_penalty != 0;
+}
+
+// Draws from all tokens, none of them left out before.
+bool DrawsFromAll(const SamplingParams& params) {
+  return params.temperature > 0 && params.top_k == 0 && params.typical_p == 1 &&
+         params.top_p == 1 && params.min_p == 0;
 }
 
 // The index of the mass that `rest`, at first a share of all, falls into; the
@@ -101,19 +101,22 @@ SampledToken Sampler::Sample(std::span<float> logits,
                              const SampleOptions& options, int64_t position,
                              SamplerMemory& memory) {
   CHECK(logits.size() == adjusted_.size());
-  KeepFinite(logits.data(), std::ssize(logits), adjusted_.data());
-  for (const auto& [token, bias] : params.logit_bias) {
-    if (adjusted_[token] == kNever) continue;
-    adjusted_[token] = ToFinite(double{adjusted_[token]} + bias);
+  const bool adjusts = !params.logit_bias.empty() || Penalises(params) ||
+                       !options.banned.empty();
+  const bool from_all = DrawsFromAll(params);
+  if (adjusts || !from_all) {
+    KeepFinite(logits.data(), std::ssize(logits), adjusted_.data());
+    Adjust(params, options, position, memory);
   }
-  ApplyPenalties(params, position, memory);
-  for (const int32_t token : options.banned) {
-    if (token >= 0 && token < std::ssize(adjusted_)) adjusted_[token] = kNever;
+  int32_t token = -1;
+  if (params.temperature == 0) {
+    token = ChooseGreedily();
+  } else {
+    const double uniform = PhiloxUniform(params.seed, memory.draws++);
+    token = from_all ? DrawFromAll(adjusts ? adjusted_ : logits,
+                                   params.temperature, uniform)
+                     : DrawFromSome(params, uniform);
   }
-  const int32_t token =
-      params.temperature == 0
-          ? ChooseGreedily()
-          : Draw(params, PhiloxUniform(params.seed, memory.draws++));
   SampledToken result;
   if (options.logprob) {
     result = ScoreToken(logits, std::max(token, 0), options.top_logprobs);
@@ -127,12 +130,20 @@ SampledToken Sampler::Sample(std::span<float> logits,
   return result;
 }
 
+void Sampler::Adjust(const SamplingParams& params, const SampleOptions& options,
+                     int64_t position, const SamplerMemory& memory) {
+  for (const auto& [token, bias] : params.logit_bias) {
+    if (adjusted_[token] == kNever) continue;
+    adjusted_[token] = ToFinite(double{adjusted_[token]} + bias);
+  }
+  if (Penalises(params)) ApplyPenalties(params, position, memory);
+  for (const int32_t token : options.banned) {
+    if (token >= 0 && token < std::ssize(adjusted_)) adjusted_[token] = kNever;
+  }
+}
+
 void Sampler::ApplyPenalties(const SamplingParams& params, int64_t position,
                              const SamplerMemory& memory) {
-  if (params.repetition_penalty == 1 && params.presence_penalty == 0 &&
-      params.frequency_penalty == 0) {
-    return;
-  }
   const double decay = params.penalty_decay;
   if (!params.penalty_last_n.has_value()) {
     for (const TokenOccurrence& seen : memory.occurrences) {
@@ -184,11 +195,7 @@ int32_t Sampler::ChooseGreedily() const {
 }
 
 // Returns -1 if no token is possible.
-int32_t Sampler::Draw(const SamplingParams& params, double uniform) {
-  if (params.top_k == 0 && params.typical_p == 1 && params.top_p == 1 &&
-      params.min_p == 0) {
-    return DrawFromAll(params.temperature, uniform);
-  }
+int32_t Sampler::DrawFromSome(const SamplingParams& params, double uniform) {
   if (params.top_k > 0) {
     StartWithTopK(static_cast<size_t>(params.top_k));
   } else {
@@ -210,22 +217,23 @@ int32_t Sampler::Draw(const SamplingParams& params, double uniform) {
 
 // Keeps the sums of blocks alone, and computes the one block again that the
 // draw falls into.
-int32_t Sampler::DrawFromAll(float temperature, double uniform) {
-  const float highest = Max(adjusted_.data(), std::ssize(adjusted_));
+int32_t Sampler::DrawFromAll(std::span<const float> logits, float temperature,
+                             double uniform) {
+  const float highest = HighestFinite(logits.data(), std::ssize(logits));
   if (highest == kNever) return -1;
-  Block terms;
+  Block<float> terms;
   const auto compute = [&](size_t first, size_t size) {
-    return SoftmaxTerms(adjusted_.data() + first, static_cast<int64_t>(size),
+    return SoftmaxTerms(logits.data() + first, static_cast<int64_t>(size),
                         highest, temperature, terms.data());
   };
   sums_.clear();
-  ForBlocks(adjusted_.size(), [&](size_t first, size_t size) {
+  ForBlocks(logits.size(), [&](size_t first, size_t size) {
     sums_.push_back(compute(first, size));
   });
   double rest = uniform * std::accumulate(sums_.begin(), sums_.end(), 0.0);
   const auto itself = [](double mass) { return mass; };
   const size_t first = kBlock * static_cast<size_t>(Pick(sums_, itself, rest));
-  const size_t size = std::min(kBlock, adjusted_.size() - first);
+  const size_t size = std::min(kBlock, logits.size() - first);
   compute(first, size);
   const int64_t place = Pick(std::span(terms).first(size), itself, rest);
   return static_cast<int32_t>(static_cast<int64_t>(first) + place);
@@ -270,7 +278,7 @@ void Sampler::ComputeProbabilities(float temperature) {
   for (const Candidate& candidate : candidates_) {
     lowest = std::min(lowest, candidate.cost);
   }
-  Block powers;
+  Block<double> powers;
   ForBlocks(candidates_.size(), [&](size_t first, size_t size) {
     const std::span<Candidate> block =
         std::span(candidates_).subspan(first, size);
@@ -389,10 +397,10 @@ void GrowWindow(const SamplingParams& params, SamplerMemory& memory) {
 SampledToken ScoreToken(std::span<const float> logits, int32_t token,
                         int32_t top) {
   SampledToken result{.token = token, .logprob = kNever, .top = {}};
-  const float highest = HighestFinite(logits);
+  const float highest = HighestFinite(logits.data(), std::ssize(logits));
   if (highest == kNever) return result;
   double total = 0;
-  Block terms;
+  Block<float> terms;
   ForBlocks(logits.size(), [&](size_t first, size_t size) {
     total += SoftmaxTerms(logits.data() + first, static_cast<int64_t>(size),
                           highest, /*temperature=*/1, terms.data());

@@ -106,12 +106,15 @@ class Sampler {
     double probability = 0;  // exp(-cost): not divided by the total
   };
 
+  void Adjust(const SamplingParams& params, const SampleOptions& options,
+              int64_t position, const SamplerMemory& memory);
   void ApplyPenalties(const SamplingParams& params, int64_t position,
                       const SamplerMemory& memory);
   void ApplyPenalty(const SamplingParams& params, int32_t token, double weight);
   int32_t ChooseGreedily() const;
-  int32_t Draw(const SamplingParams& params, double uniform);
-  int32_t DrawFromAll(float temperature, double uniform);
+  int32_t DrawFromSome(const SamplingParams& params, double uniform);
+  int32_t DrawFromAll(std::span<const float> logits, float temperature,
+                      double uniform);
   void StartWithAll();
   void StartWithTopK(size_t top_k);
   void ComputeProbabilities(float temperature);
@@ -120,7 +123,7 @@ class Sampler {
   double TotalProbability() const;
   void KeepFewest(double share, auto rank);
 
-  std::vector<float> adjusted_;        // [vocab] logits after the penalties
+  std::vector<float> adjusted_;        // [vocab] finite or -infinity
   std::vector<double> weights_;        // [vocab] 0 between calls
   std::vector<double> sums_;           // of blocks of probabilities
   std::vector<Candidate> candidates_;  // up to [vocab], ascending by token

@@ -1,6 +1,8 @@
 #include "engine/kernels/gate_ops.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <limits>
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -52,19 +54,19 @@ void ExpOfNonPositive(double* x, int64_t n) {
 }
 
 double SoftmaxTerms(const float* x, int64_t n, float highest, float temperature,
-                    double* terms) {
-  // Finite for every temperature, as 1 / temperature in f32 would not be.
-  const double inverse = 1 / double{temperature};
+                    float* terms) {
+  // Finite for every temperature.
+  const float inverse =
+      std::min(1 / temperature, std::numeric_limits<float>::max());
   const auto term = [&](auto d, size_t i) HWY_ATTR {
-    const hn::Rebind<float, decltype(d)> d32;
-    const auto v = hn::PromoteTo(d, hn::LoadU(d32, x + i));
-    const auto below = hn::Sub(v, hn::Set(d, double{highest}));
-    const auto power = hn::Exp(d, hn::Mul(below, hn::Set(d, inverse)));
+    const auto v = hn::LoadU(d, x + i);
+    const auto below = hn::Sub(v, hn::Set(d, highest));
+    const auto power = ExpUpToZero(d, hn::Mul(below, hn::Set(d, inverse)));
     const auto value = hn::IfThenElseZero(hn::IsFinite(v), power);
     hn::StoreU(value, d, terms + i);
     return value;
   };
-  const hn::ScalableTag<double> d;
+  const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
   const auto size = static_cast<size_t>(n);
   auto sum0 = hn::Zero(d), sum1 = sum0;
@@ -74,7 +76,7 @@ double SoftmaxTerms(const float* x, int64_t n, float highest, float temperature,
     sum1 = hn::Add(sum1, term(d, i + lanes));
   }
   double total = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
-  const hn::CappedTag<double, 1> one;
+  const hn::CappedTag<float, 1> one;
   for (; i < size; ++i) total += hn::GetLane(term(one, i));
   return total;
 }
@@ -175,7 +177,7 @@ void ExpOfNonPositive(double* x, int64_t n) {
 }
 
 double SoftmaxTerms(const float* x, int64_t n, float highest, float temperature,
-                    double* terms) {
+                    float* terms) {
   return HWY_DYNAMIC_DISPATCH(SoftmaxTerms)(x, n, highest, temperature, terms);
 }
 

@@ -23,10 +23,11 @@ void ExpOfNonPositive(double* x, int64_t n);
 
 // terms[i] = exp((x[i] - highest) / temperature), or 0 where x[i] is not
 // finite, and their sum: softmax before the division. No finite x[i] is above
-// `highest`; temperature > 0. A term is right to one unit in the last place
-// and what the rounding of its exponent makes of it.
+// `highest`; temperature > 0 (below 2^-128 it counts as that). A term is right
+// to two units in the last place, and what three roundings of its exponent make
+// of it; below 2^-126 it is 0. For some hundred numbers: the sum is f32's.
 double SoftmaxTerms(const float* x, int64_t n, float highest, float temperature,
-                    double* terms);
+                    float* terms);
 
 // exp(max(factor log(sigmoid(x)), min_log)), in place.
 struct SigmoidPower {

@@ -278,6 +278,28 @@ bool AllFinite(const float* x, int64_t size) {
   return i == n || hn::AllTrue(d, hn::IsFinite(LoadTail(x + i, n - i, 0)));
 }
 
+float HighestFinite(const float* x, int64_t size) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d);
+  const size_t n = static_cast<size_t>(size);
+  const float never = -std::numeric_limits<float>::infinity();
+  const auto higher = [&](VF highest, VF v) HWY_ATTR {
+    return hn::IfThenElse(hn::IsFinite(v), hn::Max(highest, v), highest);
+  };
+  VF highest0 = hn::Set(d, never), highest1 = highest0;  // for two units
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    highest0 = higher(highest0, hn::LoadU(d, x + i));
+    highest1 = higher(highest1, hn::LoadU(d, x + i + lanes));
+  }
+  for (; i < n; i += lanes) {
+    const size_t left = n - i;
+    highest0 = higher(highest0, left < lanes ? LoadTail(x + i, left, never)
+                                             : hn::LoadU(d, x + i));
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(highest0, highest1)));
+}
+
 void KeepFinite(const float* x, int64_t n, float* out) {
   const VF never = hn::Set(DF(), -std::numeric_limits<float>::infinity());
   Map(x, n, out, [never](VF v) HWY_ATTR {
@@ -308,6 +330,7 @@ HWY_EXPORT(Bf16ToF32);
 HWY_EXPORT(F16ToF32);
 HWY_EXPORT(F32ToBf16);
 HWY_EXPORT(AllFinite);
+HWY_EXPORT(HighestFinite);
 HWY_EXPORT(KeepFinite);
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float eps,
@@ -371,6 +394,10 @@ void F32ToBf16(const float* x, int64_t n, uint16_t* out) {
 
 bool AllFinite(const float* x, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(AllFinite)(x, n);
+}
+
+float HighestFinite(const float* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(HighestFinite)(x, n);
 }
 
 void KeepFinite(const float* x, int64_t n, float* out) {

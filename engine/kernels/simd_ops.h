@@ -52,6 +52,8 @@ void F16ToF32(const uint16_t* x, int64_t n, float* out);
 void F32ToBf16(const float* x, int64_t n, uint16_t* out);
 // Whether every element is finite.
 bool AllFinite(const float* x, int64_t n);
+// The highest of the finite ones, or minus infinity if there is none.
+float HighestFinite(const float* x, int64_t n);
 // out[i] = x[i], or minus infinity where x[i] is not finite. out may be x.
 void KeepFinite(const float* x, int64_t n, float* out);
 

@@ -256,6 +256,26 @@ TEST(SimdOpsTest, AllFiniteFindsEveryPlace) {
   });
 }
 
+TEST(SimdOpsTest, HighestFinite) {
+  ForEverySize([](int64_t n) {
+    const auto x = RandomFloats(n, n);
+    for (int64_t i = 0; i < n; ++i) {
+      auto with = x;
+      with[i] = 1e30F;
+      ASSERT_EQ(HighestFinite(with.data(), n), 1e30F) << i;
+      for (const float bad : {kInfinity, -kInfinity, kNan}) {
+        auto others = x;
+        others.erase(others.begin() + i);
+        const float expected =
+            others.empty() ? -kInfinity
+                           : *std::max_element(others.begin(), others.end());
+        with[i] = bad;
+        ASSERT_EQ(HighestFinite(with.data(), n), expected) << i;
+      }
+    }
+  });
+}
+
 TEST(SimdOpsTest, KeepFinite) {
   ForEverySize([](int64_t n) {
     auto x = RandomFloats(n, n);
