@@ -3,6 +3,8 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -20,6 +22,27 @@ std::atomic<int> g_threads{1};
 // cache.
 constexpr int64_t kFloatsWorthATeam = 16384;
 
+// Larger teams have several threads begin with one share.
+constexpr int64_t kMostShares = 64;
+// Pieces of a share: what is left to one thread at the end is at most one.
+constexpr int64_t kPieces = 8;
+
+// Neighbouring indices, of which any thread takes the next few.
+struct alignas(64) Share {
+  std::atomic<int64_t> next{0};
+  int64_t end = 0;
+  int64_t piece = 1;
+};
+
+void RunShare(Share& share, absl::FunctionRef<void(int64_t)> body) {
+  while (true) {
+    const int64_t first = share.next.fetch_add(share.piece);
+    if (first >= share.end) return;
+    const int64_t last = std::min(first + share.piece, share.end);
+    for (int64_t i = first; i < last; ++i) body(i);
+  }
+}
+
 }  // namespace
 
 void SetNumThreads(int threads) {
@@ -36,8 +59,22 @@ void ParallelFor(int64_t n, absl::FunctionRef<void(int64_t)> body) {
     for (int64_t i = 0; i < n; ++i) body(i);
     return;
   }
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (int64_t i = 0; i < n; ++i) body(i);
+  const int64_t count = std::min<int64_t>({threads, n, kMostShares});
+  std::array<Share, kMostShares> shares;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t first = n * i / count;
+    const int64_t end = n * (i + 1) / count;
+    shares[i].next = first;
+    shares[i].end = end;
+    shares[i].piece = std::max<int64_t>(1, (end - first) / kPieces);
+  }
+#pragma omp parallel num_threads(threads)
+  {
+    const int64_t own = omp_get_thread_num();
+    for (int64_t i = 0; i < count; ++i) {
+      RunShare(shares[(own + i) % count], body);
+    }
+  }
 }
 
 void ForEach(int64_t n, int64_t floats_each,

@@ -15,8 +15,10 @@ void SetNumThreads(int threads);
 int NumThreads();
 
 // Runs body(i) for every i in [0, n), cut into NumThreads() runs of
-// neighbours; returns when all are done. With one thread (or n < 2) it is a
-// plain loop. `body` must not throw, and must not start another ParallelFor.
+// neighbours, one for each thread; a thread that is done helps with the runs of
+// others, which may wait for a core. Returns when all are done. With one thread
+// (or n < 2) it is a plain loop. `body` must not throw, and must not start
+// another ParallelFor.
 void ParallelFor(int64_t n, absl::FunctionRef<void(int64_t)> body);
 
 // body(i) for every i in [0, n), as ParallelFor does if the work, about

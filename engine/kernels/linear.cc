@@ -32,9 +32,6 @@ using dnnl::memory;
 // Of ApplyAll.
 constexpr size_t kMostCalls = 8;
 
-// With more rows, a matrix of few columns is shared by rows.
-constexpr int64_t kMostRowsByColumns = 8;
-
 // oneDNN's errors of Apply leave no way to go on: arguments were checked when
 // the primitive was made.
 void CheckOk(dnnl_status_t status) { CHECK(status == dnnl_success); }

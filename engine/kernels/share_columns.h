@@ -16,6 +16,10 @@ namespace reprise {
 inline constexpr int64_t kColumnGroup = kVectorColumns;
 static_assert(kColumnGroup == kAnyRowsColumns);
 
+// With so many rows reading the weights is what takes time, with more it is
+// multiplying.
+inline constexpr int64_t kMostRowsByColumns = 8;
+
 struct ColumnBytes {
   int64_t columns = 0;
   int64_t group_bytes = 0;  // of kColumnGroup columns
@@ -23,9 +27,10 @@ struct ColumnBytes {
 };
 
 // Calls compute(matrix, first, last) for columns of each matrix, until all
-// columns of all are computed; `first` is a multiple of kColumnGroup. Each
-// thread reads the same share of all bytes from one end to the other, so that
-// all wait for each other once.
+// columns of all are computed; `first` is a multiple of kColumnGroup. With few
+// rows each thread reads the same share of all bytes from one end to the other;
+// with more, shares are cut into pieces, which another thread may take. All
+// wait for each other once.
 void ShareColumns(
     std::span<const ColumnBytes> matrices,
     absl::FunctionRef<void(size_t matrix, int64_t first, int64_t last)>
