@@ -20,10 +20,9 @@
 //               (Nguyen et al. 2024)
 //
 // Each of these sees probabilities that add up to 1 over what is left. Equal
-// ones are taken in the order of their ids. The draw walks the tokens that are
-// left in the order of their ids. Its random numbers come from a counter
-// (engine/philox.h) that lives in the session and a key, the seed: it means the
-// same in any batch and after any resume.
+// ones are taken in the order of their ids, in which the draw walks over what
+// is left. Its random numbers come from a counter (engine/philox.h) in the
+// session and a key, the seed: the same in any batch and after any resume.
 #ifndef ENGINE_SAMPLER_H_
 #define ENGINE_SAMPLER_H_
 
@@ -108,13 +107,11 @@ class Sampler {
 
   void Adjust(const SamplingParams& params, const SampleOptions& options,
               int64_t position, const SamplerMemory& memory);
-  void ApplyPenalties(const SamplingParams& params, int64_t position,
-                      const SamplerMemory& memory);
+  void ApplyPenalties(const SamplingParams&, int64_t, const SamplerMemory&);
   void ApplyPenalty(const SamplingParams& params, int32_t token, double weight);
   int32_t ChooseGreedily() const;
   int32_t DrawFromSome(const SamplingParams& params, double uniform);
-  int32_t DrawFromAll(std::span<const float> logits, float temperature,
-                      double uniform);
+  int32_t DrawFromAll(std::span<const float> logits, float t, double uniform);
   void StartWithAll();
   void StartWithTopK(size_t top_k);
   void ComputeProbabilities(float temperature);

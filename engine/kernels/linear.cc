@@ -23,6 +23,7 @@
 #include "engine/kernels/quantize.h"
 #include "engine/kernels/share_columns.h"
 #include "engine/kernels/simd_ops.h"
+#include "engine/kernels/tile_rows.h"
 
 namespace reprise {
 namespace {
@@ -32,48 +33,11 @@ using dnnl::memory;
 // Of ApplyAll.
 constexpr size_t kMostCalls = 8;
 
-// oneDNN's errors of Apply leave no way to go on: arguments were checked when
-// the primitive was made.
-void CheckOk(dnnl_status_t status) { CHECK(status == dnnl_success); }
-
 }  // namespace
 
 int64_t PaddedRows(int64_t rows) {
   return BucketRows(BucketIndex(std::max(rows, kReferenceRows)));
 }
-
-// The C interface: the C++ one builds a map at every call.
-void LinearScratch::Impl::Run(const Kernel& kernel, const memory& weights,
-                              const memory& bias, const void* source,
-                              void* result) {
-  Bound& memories = Bind(kernel);
-  CheckOk(dnnl_memory_set_data_handle(memories.source.get(),
-                                      const_cast<void*>(source)));
-  CheckOk(dnnl_memory_set_data_handle(memories.result.get(), result));
-  CheckOk(dnnl_memory_set_data_handle(memories.scratchpad.get(),
-                                      scratchpad.data()));
-  std::array<dnnl_exec_arg_t, 5> args = {{
-      {DNNL_ARG_SRC, memories.source.get()},
-      {DNNL_ARG_WEIGHTS, weights.get()},
-      {DNNL_ARG_DST, memories.result.get()},
-      {DNNL_ARG_SCRATCHPAD, memories.scratchpad.get()},
-  }};
-  int num_args = 4;
-  if (bias) args[num_args++] = {DNNL_ARG_BIAS, bias.get()};
-  CheckOk(dnnl_primitive_execute(kernel.primitive.get(), stream.get(), num_args,
-                                 args.data()));
-}
-
-void LinearScratch::Impl::Reserve(const Room& room) {
-  Grow(bf16, room.bf16);
-  Grow(quantized, room.int8);
-  Grow(row_scales, room.rows);
-}
-
-LinearScratch::LinearScratch() : impl_(std::make_unique<Impl>()) {}
-LinearScratch::~LinearScratch() = default;
-LinearScratch::LinearScratch(LinearScratch&&) noexcept = default;
-LinearScratch& LinearScratch::operator=(LinearScratch&&) noexcept = default;
 
 struct Linear::Impl {
   int64_t weight_bytes() const {
@@ -92,9 +56,12 @@ struct Linear::Impl {
   const void* Source(MatrixView<const float> x,
                      const LinearScratch::Impl::Room& used,
                      LinearScratch::Impl& work) const;
+  bool ByTiles(int64_t rows) const;
+  int64_t SourceRowBytes(int64_t rows) const;
   void AddRoom(int64_t rows, LinearScratch::Impl::Room& room) const;
-  void Multiply(const void* source, MatrixView<float> y, int64_t first,
-                int64_t last) const;
+  int64_t ColumnsTogether(int64_t rows) const;
+  void Multiply(const void* source, int64_t all, MatrixView<float> y,
+                int64_t first, int64_t last) const;
   void Finish(float row_scale, int64_t first, std::span<float> y) const;
 
   WeightType type;
@@ -303,12 +270,24 @@ void Linear::Impl::CheckShapes(const MatrixView<const float>& x,
   CHECK(y.cols == out && y.stride == y.cols);
 }
 
+// Of 8 bits a few rows are faster without.
+bool Linear::Impl::ByTiles(int64_t rows) const {
+  if (rows > own_rows || rows > kernels->tile_rows) return false;
+  return type != WeightType::kInt8 || rows > kMostRowsByColumns;
+}
+
+// From row to row of what a matmul reads.
+int64_t Linear::Impl::SourceRowBytes(int64_t rows) const {
+  return ByTiles(rows) ? TileRowStride(type, in)
+                       : in * 4 / NumbersPerStep(type);
+}
+
 void Linear::Impl::AddRoom(int64_t rows,
                            LinearScratch::Impl::Room& room) const {
-  if (type == WeightType::kBf16) room.bf16 += rows * in;
-  if (type != WeightType::kInt8) return;
-  room.int8 += rows * in;
-  room.rows += rows;
+  if (type == WeightType::kF32) return;
+  // Begun lines, and the gap of TileRowStride.
+  room.lines += rows * (in * 4 / NumbersPerStep(type) / 64 + 2);
+  if (type == WeightType::kInt8) room.rows += rows;
 }
 
 // x as a matmul reads it, in room that is not used yet.
@@ -316,35 +295,46 @@ const void* Linear::Impl::Source(MatrixView<const float> x,
                                  const LinearScratch::Impl::Room& used,
                                  LinearScratch::Impl& work) const {
   if (type == WeightType::kF32) return x.data;
-  if (type == WeightType::kBf16) {
-    uint16_t* const rounded = work.bf16.data() + used.bf16;
-    F32ToBf16(x.data, x.rows * in, rounded);
-    return rounded;
-  }
-  uint8_t* const q = work.quantized.data() + used.int8;
+  std::byte* const source = work.sources[used.lines].bytes;
+  const int64_t row_bytes = SourceRowBytes(x.rows);
   float* const scales = work.row_scales.data() + used.rows;
   ForEach(x.rows, in, [&](int64_t row) {
-    uint8_t* const to = q + row * in;
-    scales[row] = kernels->own() ? QuantizeSigned(x.Row(row), in,
-                                                  reinterpret_cast<int8_t*>(to))
-                                 : QuantizeShifted(x.Row(row), in, to);
+    std::byte* const to = source + row * row_bytes;
+    if (type == WeightType::kBf16) {
+      F32ToBf16(x.Row(row), in, reinterpret_cast<uint16_t*>(to));
+    } else if (kernels->own()) {
+      scales[row] =
+          QuantizeSigned(x.Row(row), in, reinterpret_cast<int8_t*>(to));
+    } else {
+      scales[row] =
+          QuantizeShifted(x.Row(row), in, reinterpret_cast<uint8_t*>(to));
+    }
   });
-  return q;
+  return source;
 }
 
-// Columns `first` to `last` of the sums, by our own kernels.
-void Linear::Impl::Multiply(const void* source, MatrixView<float> y,
-                            int64_t first, int64_t last) const {
+// What our own kernels want to be given at a time: with many rows a block.
+int64_t Linear::Impl::ColumnsTogether(int64_t rows) const {
+  if (kernels->own()) return kAnyRowsColumns;
+  return ByTiles(rows) || rows > kMostRowsByColumns ? kBlockColumns
+                                                    : kVectorColumns;
+}
+
+// Columns `first` to `last` of the sums of some of `all` rows, by our own
+// kernels.
+void Linear::Impl::Multiply(const void* source, int64_t all,
+                            MatrixView<float> y, int64_t first,
+                            int64_t last) const {
   const std::byte* const w = weight_memory.data();
   if (kernels->own()) {
     MultiplyAnyRows({.type = type, .in = in, .out = out, .weights = w},
                     {.x = source, .count = y.rows, .sums = y.data}, first,
                     last);
-  } else {
-    MultiplyFewRows({.type = type, .in = in, .out = out, .weights = w},
-                    {.x = source, .count = y.rows, .sums = y.data}, first,
-                    last);
+    return;
   }
+  auto* const multiply = ByTiles(all) ? MultiplyTileRows : MultiplyFewRows;
+  multiply({.type = type, .in = in, .out = out, .weights = w},
+           {.x = source, .count = y.rows, .sums = y.data}, first, last);
 }
 
 // Turns sums, of a row's columns from `first` on, into results. Those of
@@ -396,9 +386,11 @@ void Linear::ApplyOwn(std::span<const Call> calls, LinearScratch& scratch) {
     const Impl& impl = *linear->impl_;
     first_rows[i] = used.rows;
     sources[i] = impl.Source(x, used, work);
+    const int64_t group = impl.ColumnsTogether(x.rows);
     matrices[i] = {
         .columns = impl.out,
-        .group_bytes = impl.in * kColumnGroup * 4 / NumbersPerStep(impl.type),
+        .group = group,
+        .group_bytes = impl.in * group * 4 / NumbersPerStep(impl.type),
         .rows = x.rows};
     impl.AddRoom(x.rows, used);
   }
@@ -407,9 +399,9 @@ void Linear::ApplyOwn(std::span<const Call> calls, LinearScratch& scratch) {
                            int64_t last) {
     const auto& [linear, x, y] = calls[i];
     const Impl& impl = *linear->impl_;
-    const int64_t row_bytes = impl.in * 4 / NumbersPerStep(impl.type);
+    const int64_t row_bytes = impl.SourceRowBytes(calls[i].x.rows);
     impl.Multiply(static_cast<const std::byte*>(sources[i]) + row * row_bytes,
-                  {y.Row(row), rows, y.cols}, first, last);
+                  x.rows, {y.Row(row), rows, y.cols}, first, last);
     const float* const scales = work.row_scales.data() + first_rows[i];
     for (int64_t r = row; r < row + rows; ++r) {
       const float scale = impl.type == WeightType::kInt8 ? scales[r] : 0;
@@ -420,7 +412,7 @@ void Linear::ApplyOwn(std::span<const Call> calls, LinearScratch& scratch) {
   const int64_t out = calls[0].y.cols;
   const int64_t threads = NumThreads();
   if (rows > kMostRowsByColumns && calls.size() == 1 &&
-      out < 2 * threads * kColumnGroup) {
+      out < 2 * threads * kVectorColumns) {
     // One call of few columns.
     ForEach(threads, rows * out * calls[0].x.cols / threads, [&](int64_t part) {
       const int64_t row = rows * part / threads;
@@ -439,7 +431,7 @@ void Linear::ApplyOwn(std::span<const Call> calls, LinearScratch& scratch) {
 // with random numbers.
 void Linear::UseFewRowsIfExact() {
   const int64_t rows = std::min(kReferenceRows, impl_->max_rows);
-  if (impl_->kernels->few_rows == 0) return;
+  if (impl_->kernels->few_rows + impl_->kernels->tile_rows == 0) return;
   std::vector<float> x(static_cast<size_t>(PaddedRows(rows) * in()));
   uint32_t random = 1;
   for (float& number : x) {
@@ -451,7 +443,8 @@ void Linear::UseFewRowsIfExact() {
   for (std::vector<float>& numbers : y) {
     numbers.resize(static_cast<size_t>(PaddedRows(rows) * out()));
     Apply({x.data(), rows, in()}, {numbers.data(), rows, out()}, scratch);
-    impl_->own_rows = impl_->kernels->few_rows;
+    impl_->own_rows =
+        std::max(impl_->kernels->few_rows, impl_->kernels->tile_rows);
   }
   const size_t bytes = static_cast<size_t>(rows * out()) * sizeof(float);
   if (std::memcmp(y[0].data(), y[1].data(), bytes) != 0) impl_->own_rows = 0;

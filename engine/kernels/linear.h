@@ -4,17 +4,17 @@
 // Exactness: a row of y has the same bits whatever the number of rows and of
 // threads. oneDNN picks an implementation per row count; on some CPUs (AMX)
 // that choice changes the last bit. So a Linear uses one for all, that for 4
-// rows, and 1 to 3 rows that cannot have it run as 2, 3 or 4. Up to 64 rows
-// go through few_rows.h if it is seen to give this matrix oneDNN's bits. Where
-// oneDNN has no such implementation (before AVX-512; of int8 before its VNNI,
-// of bf16 before its BF16), all rows go through any_rows.h.
+// rows, and 1 to 3 rows that cannot have it run as 2, 3 or 4. Up to 64 rows go
+// through few_rows.h, with AMX any number through tile_rows.h, if that is seen
+// to give this matrix oneDNN's bits. Where oneDNN has no such implementation
+// (before AVX-512; of int8 before its VNNI, of bf16 before its BF16), all rows
+// go through any_rows.h.
 //
 // bf16: weights, and x at every call, are rounded; sums are f32.
 // int8: weights become 8-bit integers with a scale for each output, inputs with
 // a scale for each row at every call (quantize.h). Sums of their products are
 // exact integers, so that int8 has the same bits on every CPU, for any number
-// of rows and threads. A row of x that holds NaN or infinity gives a row of
-// NaN.
+// of rows and threads. A row of x that has NaN or infinity gives one of NaN.
 #ifndef ENGINE_KERNELS_LINEAR_H_
 #define ENGINE_KERNELS_LINEAR_H_
 

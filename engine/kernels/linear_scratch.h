@@ -1,5 +1,4 @@
-// What the calls of Linear work in. A part of linear.cc, which alone includes
-// this.
+// What the calls of Linear work in. A part of linear.cc.
 #ifndef ENGINE_KERNELS_LINEAR_SCRATCH_H_
 #define ENGINE_KERNELS_LINEAR_SCRATCH_H_
 
@@ -35,8 +34,7 @@ struct LinearScratch::Impl {
 
   // What is in use of the vectors below.
   struct Room {
-    int64_t bf16 = 0;
-    int64_t int8 = 0;
+    int64_t lines = 0;
     int64_t rows = 0;
   };
   void Reserve(const Room& room);
@@ -56,11 +54,9 @@ struct LinearScratch::Impl {
   dnnl::stream stream{CpuEngine()};
   std::unordered_map<uint64_t, Bound> bound;  // by Kernel::id
   std::vector<Line> scratchpad;               // of the most demanding kernel
-  // Sources, of a kernel's rows or of those of all calls:
-  std::vector<uint16_t> bf16;
-  // Of 8-bit matmuls:
-  std::vector<uint8_t> quantized;  // signed numbers for any_rows.h
-  std::vector<float> row_scales;   // [rows]
+  // Of a kernel's rows or of those of all calls:
+  std::vector<Line> sources;      // of bf16 or 8 bits, signed for any_rows.h
+  std::vector<float> row_scales;  // [rows], of 8-bit matmuls
 };
 
 }  // namespace reprise

@@ -9,6 +9,7 @@
 #include "engine/base/mutex.h"
 #include "engine/kernels/any_rows.h"
 #include "engine/kernels/few_rows.h"
+#include "engine/kernels/tile_rows.h"
 
 namespace reprise {
 namespace {
@@ -92,6 +93,11 @@ bool IsInColumnBlocks(const memory::desc& layout, const ShapeKey& key) {
          blocks.strides[1] == padded_in * kBlockColumns;
 }
 
+// Then the CPU has AMX, and oneDNN has asked the system for it.
+bool UsesTiles(std::string_view name) {
+  return name.find("amx") != std::string_view::npos;
+}
+
 uint64_t NextKernelId() {
   static std::atomic<uint64_t> next = 0;
   return next++;
@@ -173,6 +179,9 @@ std::shared_ptr<const ShapeKernels> MakeKernels(const ShapeKey& key) {
   made->weights = (largest ? largest : reference).weights_desc();
   if (IsInColumnBlocks(made->weights, key)) {
     made->few_rows = MostFewRows(key.type);
+    const bool tiles =
+        UsesTiles(reference.impl_info_str()) && FitTiles(key.type, key.in);
+    if (tiles) made->tile_rows = max_rows;
   }
   made->by_bucket.resize(static_cast<size_t>(key.num_buckets));
   for (int64_t bucket = key.num_buckets - 1; bucket >= 0; --bucket) {

@@ -63,6 +63,8 @@ struct ShapeKernels {
   // Up to so many rows MultiplyFewRows is faster, if its bits are the same; 0
   // where the layout is another one.
   int64_t few_rows = 0;
+  // Up to so many MultiplyTileRows is, likewise: any number or none.
+  int64_t tile_rows = 0;
 
   // Without kernels the layout is that of ColumnBlocks, for MultiplyAnyRows.
   bool own() const { return kernels.empty(); }

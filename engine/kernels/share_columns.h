@@ -7,27 +7,22 @@
 #include <span>
 
 #include "absl/functional/function_ref.h"
-#include "engine/kernels/any_rows.h"
-#include "engine/kernels/few_rows.h"
 
 namespace reprise {
 
-// Columns that lie next to each other, in both layouts of our own kernels.
-inline constexpr int64_t kColumnGroup = kVectorColumns;
-static_assert(kColumnGroup == kAnyRowsColumns);
+struct ColumnBytes {
+  int64_t columns = 0;
+  int64_t group = 1;        // columns that stay together
+  int64_t group_bytes = 0;  // of them
+  int64_t rows = 1;         // that are multiplied with them
+};
 
 // With so many rows reading the weights is what takes time, with more it is
 // multiplying.
 inline constexpr int64_t kMostRowsByColumns = 8;
 
-struct ColumnBytes {
-  int64_t columns = 0;
-  int64_t group_bytes = 0;  // of kColumnGroup columns
-  int64_t rows = 1;         // that are multiplied with them
-};
-
 // Calls compute(matrix, first, last) for columns of each matrix, until all
-// columns of all are computed; `first` is a multiple of kColumnGroup. With few
+// columns of all are computed; `first` is a multiple of its group. With few
 // rows each thread reads the same share of all bytes from one end to the other;
 // with more, shares are cut into pieces, which another thread may take. All
 // wait for each other once.

@@ -159,6 +159,7 @@ std::vector<Shape> Shapes() {
     shapes.push_back({type, 512, 192, /*has_bias=*/false});
     // Sums of several chunks, and columns of several blocks.
     shapes.push_back({type, 768, 200, /*has_bias=*/true});
+    shapes.push_back({type, 3072, 136, /*has_bias=*/true});
     shapes.push_back({type, 1100, 80, /*has_bias=*/false});
     shapes.push_back({type, 2052, 65, /*has_bias=*/true});
   }
@@ -288,12 +289,18 @@ TEST(LinearOwnRowsTest, AreNotOneDnns) {
         Problem(type, 1, 768, 200, /*has_bias=*/true).Make(/*max_rows=*/16);
     ASSERT_TRUE(linear.ok()) << linear.status();
     bool same_bits = isa.starts_with("avx512_core");
-    if (type == WeightType::kBf16) same_bits = isa == "avx512_core_bf16";
-    if (type == WeightType::kInt8) same_bits &= isa != "avx512_core";
     const bool amx = isa == "avx512_core_amx";
-    const int64_t otherwise = amx ? 0 : 16;
-    EXPECT_EQ(linear->own_rows(), same_bits ? MostFewRows(type) : otherwise)
+    if (type == WeightType::kBf16) same_bits = isa == "avx512_core_bf16" || amx;
+    if (type == WeightType::kInt8) same_bits &= isa != "avx512_core";
+    EXPECT_EQ(linear->own_rows(), same_bits ? MostFewRows(type) : 16)
         << WeightTypeName(type) << " on " << isa;
+    if (!amx || type == WeightType::kF32) continue;
+    // All rows of whole tiles, and of others those that few_rows.h has.
+    const Problem many(type, 1, 768, 200, /*has_bias=*/true);
+    EXPECT_GE(many.Make(/*max_rows=*/200)->own_rows(), 200);
+    const Problem uneven(type, 1, 776, 200, /*has_bias=*/true);
+    const int64_t few = type == WeightType::kInt8 ? MostFewRows(type) : 0;
+    EXPECT_EQ(uneven.Make(/*max_rows=*/200)->own_rows(), few);
   }
 }
 

@@ -14,10 +14,10 @@ namespace {
 // Of matrices of all sizes, also fewer groups than threads, every column once.
 TEST(ShareColumnsTest, EveryColumnIsComputedOnce) {
   const std::vector<ColumnBytes> matrices = {
-      {.columns = 5, .group_bytes = 64},
-      {.columns = 1600, .group_bytes = 1 << 16, .rows = 3},
-      {.columns = 16, .group_bytes = 1 << 20},
-      {.columns = 77, .group_bytes = 1 << 14, .rows = 512},
+      {.columns = 5, .group = 16, .group_bytes = 64},
+      {.columns = 1600, .group = 16, .group_bytes = 1 << 16, .rows = 3},
+      {.columns = 16, .group = 16, .group_bytes = 1 << 20},
+      {.columns = 77, .group = 64, .group_bytes = 1 << 14, .rows = 512},
   };
   for (const int threads : {1, 2, 3, 7}) {
     SetNumThreads(TeamOf(threads));
@@ -30,7 +30,7 @@ TEST(ShareColumnsTest, EveryColumnIsComputedOnce) {
       ShareColumns(std::span(matrices).first(count),
                    [&](size_t matrix, int64_t first, int64_t last) {
                      const MutexLock lock(mu);
-                     EXPECT_EQ(first % kColumnGroup, 0);
+                     EXPECT_EQ(first % matrices[matrix].group, 0);
                      EXPECT_LT(first, last);
                      for (int64_t i = first; i < last; ++i) {
                        ++times[matrix].at(static_cast<size_t>(i));
