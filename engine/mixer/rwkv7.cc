@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/log.h"
 #include "engine/base/parallel.h"
@@ -63,21 +64,20 @@ void ForRows(MatrixView<float> x, Elementwise op) {
   ForEach(x.rows, x.cols, [&](int64_t row) { op(x.Row(row), x.cols); });
 }
 
-// Two small matmuls with a function between them. In f32 whatever the model's
-// type: a few per cent of the weights, and what they compute are decays.
+using MakeMap = absl::StatusOr<Linear>(std::span<const LinearPart> parts,
+                                       int64_t in);
+
+// Two small matmuls with a function between them.
 class Lora {
  public:
   static absl::StatusOr<Lora> Create(const LoraDescription& d,
                                      Elementwise within,
-                                     const MixerContext& context) {
+                                     const MixerContext& context,
+                                     absl::FunctionRef<MakeMap> make) {
     const LinearPart down[] = {{d.down, d.rank}};
     const LinearPart up[] = {{d.up, context.d_model}};
-    ASSIGN_OR_RETURN(Linear first,
-                     context.weights.MakeHeadLinear(down, context.d_model,
-                                                    /*rows_per_row=*/1));
-    ASSIGN_OR_RETURN(Linear second,
-                     context.weights.MakeHeadLinear(up, d.rank,
-                                                    /*rows_per_row=*/1));
+    ASSIGN_OR_RETURN(Linear first, make(down, context.d_model));
+    ASSIGN_OR_RETURN(Linear second, make(up, d.rank));
     for (int64_t i = kHidden; i <= kLastHidden; ++i) {
       context.scratch.Reserve(i, d.rank);
     }
@@ -363,13 +363,20 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(
   ASSIGN_OR_RETURN(Linear k, Square(d.k, context));
   ASSIGN_OR_RETURN(Linear v, Square(d.v, context));
   ASSIGN_OR_RETURN(Linear o, Square(d.o, context));
-  ASSIGN_OR_RETURN(Lora w, Lora::Create(d.w, &Tanh, context));
-  ASSIGN_OR_RETURN(Lora a, Lora::Create(d.a, nullptr, context));
-  ASSIGN_OR_RETURN(Lora g, Lora::Create(d.g, &Sigmoid, context));
+  // f32 whatever the model's type for what decides how the state decays.
+  const auto f32 = [&](std::span<const LinearPart> parts, int64_t in) {
+    return weights.MakeHeadLinear(parts, in, /*rows_per_row=*/1);
+  };
+  const auto typed = [&](std::span<const LinearPart> parts, int64_t in) {
+    return weights.MakeLinear(parts, in);
+  };
+  ASSIGN_OR_RETURN(Lora w, Lora::Create(d.w, &Tanh, context, f32));
+  ASSIGN_OR_RETURN(Lora a, Lora::Create(d.a, nullptr, context, f32));
+  ASSIGN_OR_RETURN(Lora g, Lora::Create(d.g, &Sigmoid, context, typed));
   std::optional<Lora> first_value;
   if (d.first_value) {
     ASSIGN_OR_RETURN(first_value,
-                     Lora::Create(*d.first_value, nullptr, context));
+                     Lora::Create(*d.first_value, nullptr, context, typed));
   }
   ASSIGN_OR_RETURN(Floats k_k, Numbers(d.k_k, context));
   ASSIGN_OR_RETURN(Floats k_a, Numbers(d.k_a, context));
