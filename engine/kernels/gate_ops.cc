@@ -141,11 +141,39 @@ void SkipAndGate(const float* skip, const float* x, const float* z, int64_t n,
   });
 }
 
-void MultiplyAdd(const float* a, const float* x, int64_t n, float* y) {
+void MultiplyAdd(const float* a, const float* x, const float* y, int64_t n,
+                 float* out) {
   ForColumns<1>(static_cast<size_t>(n), [&](auto d, auto, size_t i) HWY_ATTR {
     const auto sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, x + i),
                                 hn::LoadU(d, y + i));
-    hn::StoreU(sum, d, y + i);
+    hn::StoreU(sum, d, out + i);
+  });
+}
+
+void Subtract(const float* a, const float* b, int64_t n, float* out) {
+  ForColumns<1>(static_cast<size_t>(n), [&](auto d, auto, size_t i) HWY_ATTR {
+    hn::StoreU(hn::Sub(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, out + i);
+  });
+}
+
+void ScaleKey(const float* kk, const float* k_a, int64_t n, float* k,
+              float* a) {
+  ForColumns<1>(static_cast<size_t>(n), [&](auto d, auto, size_t i) HWY_ATTR {
+    const auto one = hn::Set(d, 1.0f);
+    const auto rate = hn::LoadU(d, a + i);
+    const auto factor =
+        hn::MulAdd(hn::Sub(rate, one), hn::LoadU(d, k_a + i), one);
+    hn::StoreU(hn::Mul(hn::LoadU(d, k + i), factor), d, k + i);
+    hn::StoreU(hn::Neg(hn::Mul(rate, hn::LoadU(d, kk + i))), d, a + i);
+  });
+}
+
+void AddAndGate(float bonus, const float* v, const float* g, int64_t n,
+                float* o) {
+  ForColumns<1>(static_cast<size_t>(n), [&](auto d, auto, size_t i) HWY_ATTR {
+    const auto sum =
+        hn::MulAdd(hn::Set(d, bonus), hn::LoadU(d, v + i), hn::LoadU(d, o + i));
+    hn::StoreU(hn::Mul(sum, hn::LoadU(d, g + i)), d, o + i);
   });
 }
 
@@ -169,6 +197,9 @@ HWY_EXPORT(ExpOfProduct);
 HWY_EXPORT(Interpolate);
 HWY_EXPORT(SkipAndGate);
 HWY_EXPORT(MultiplyAdd);
+HWY_EXPORT(Subtract);
+HWY_EXPORT(ScaleKey);
+HWY_EXPORT(AddAndGate);
 
 void Exp(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Exp)(x, n); }
 
@@ -213,8 +244,23 @@ void SkipAndGate(const float* skip, const float* x, const float* z, int64_t n,
   HWY_DYNAMIC_DISPATCH(SkipAndGate)(skip, x, z, n, o);
 }
 
-void MultiplyAdd(const float* a, const float* x, int64_t n, float* y) {
-  HWY_DYNAMIC_DISPATCH(MultiplyAdd)(a, x, n, y);
+void MultiplyAdd(const float* a, const float* x, const float* y, int64_t n,
+                 float* out) {
+  HWY_DYNAMIC_DISPATCH(MultiplyAdd)(a, x, y, n, out);
+}
+
+void Subtract(const float* a, const float* b, int64_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(Subtract)(a, b, n, out);
+}
+
+void ScaleKey(const float* kk, const float* k_a, int64_t n, float* k,
+              float* a) {
+  HWY_DYNAMIC_DISPATCH(ScaleKey)(kk, k_a, n, k, a);
+}
+
+void AddAndGate(float bonus, const float* v, const float* g, int64_t n,
+                float* o) {
+  HWY_DYNAMIC_DISPATCH(AddAndGate)(bonus, v, g, n, o);
 }
 
 }  // namespace reprise

@@ -48,8 +48,20 @@ void Interpolate(const float* a, const float* b, const float* t, int64_t n,
 void SkipAndGate(const float* d, const float* x, const float* z, int64_t n,
                  float* o);
 
-// y[i] += a[i] x[i].
-void MultiplyAdd(const float* a, const float* x, int64_t n, float* y);
+// out[i] = a[i] x[i] + y[i]. out may be a, x or y.
+void MultiplyAdd(const float* a, const float* x, const float* y, int64_t n,
+                 float* out);
+
+// out[i] = a[i] - b[i].
+void Subtract(const float* a, const float* b, int64_t n, float* out);
+
+// RWKV-7's key and what it removes, of a key k, its unit vector kk, the rate a
+// and the weight k_a: k[i] *= 1 + (a[i] - 1) k_a[i], then a[i] *= -kk[i].
+void ScaleKey(const float* kk, const float* k_a, int64_t n, float* k, float* a);
+
+// o[i] = (o[i] + bonus v[i]) g[i].
+void AddAndGate(float bonus, const float* v, const float* g, int64_t n,
+                float* o);
 
 }  // namespace reprise
 

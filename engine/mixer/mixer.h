@@ -13,7 +13,8 @@
 namespace reprise {
 
 // Consecutive tokens of one session inside a step: one row when decoding, a
-// tile or several when prefilling.
+// tile or several when prefilling. A step's segments are in the order of their
+// rows and leave no row out.
 struct Segment {
   int64_t first_row = 0;      // index into the rows of x and y
   int64_t num_rows = 0;       // >= 1

@@ -25,8 +25,7 @@ namespace {
 
 // Buffers of the scratch, [rows, d_model] each but kHidden to kLastHidden.
 enum Buffer : int64_t {
-  kDifference,  // to the predecessor
-  kMixed,       // what projections read: kRwkv7Mixes of them
+  kMixed,  // what projections read: kRwkv7Mixes of them
   kLastMixed = kMixed + kRwkv7Mixes - 1,
   kHidden,  // [rows, a rank or the channel mix's width], of four maps
   kLastHidden = kHidden + 3,
@@ -48,15 +47,6 @@ constexpr float kDecayRate = -0.60653066F;
 enum Mix : size_t { kMixR, kMixW, kMixK, kMixV, kMixA, kMixG };
 
 using Floats = std::vector<float>;
-
-// x + difference * mix for every row.
-void MixRows(MatrixView<const float> x, MatrixView<const float> difference,
-             const Floats& mix, MatrixView<float> out) {
-  ForEach(x.rows, 3 * x.cols, [&](int64_t row) {
-    std::copy_n(x.Row(row), x.cols, out.Row(row));
-    MultiplyAdd(mix.data(), difference.Row(row), x.cols, out.Row(row));
-  });
-}
 
 using Elementwise = void (*)(float* x, int64_t n);
 
@@ -165,14 +155,18 @@ void Rwkv7::Project(MatrixView<const float> x,
   const auto rows = [&](Buffer buffer) {
     return Rows(scratch, buffer, x.rows);
   };
-  const MatrixView<float> difference = rows(kDifference);
-  p_.shift.Apply(x, segments, difference);
   const auto mixed = [&](size_t mix) {
     return scratch.Matrix(kMixed + static_cast<int64_t>(mix), x.rows, width());
   };
-  for (size_t mix = 0; mix < kRwkv7Mixes; ++mix) {
-    MixRows(x, difference, p_.mixes[mix], mixed(mix));
-  }
+  static_assert(kRwkv7Mixes == 6);
+  const std::array<TokenShift::Mix, kRwkv7Mixes> mixes = {
+      {{p_.mixes[0], mixed(0)},
+       {p_.mixes[1], mixed(1)},
+       {p_.mixes[2], mixed(2)},
+       {p_.mixes[3], mixed(3)},
+       {p_.mixes[4], mixed(4)},
+       {p_.mixes[5], mixed(5)}}};
+  p_.shift.Apply(x, segments, mixes);
   // Of the first layer nothing is mixed into the value.
   const std::array<LowRank, 4> maps = {
       {{&p_.w, kMixW, kW},
@@ -231,10 +225,7 @@ void Rwkv7::PrepareRow(Scratch& scratch, int64_t rows, int64_t row) const {
     RmsNorm(key, /*weight=*/nullptr, d_.head_dim, d_.key_epsilon / dim, key);
     Scale(1 / std::sqrt(dim), d_.head_dim, key);
   }
-  for (int64_t i = 0; i < width(); ++i) {
-    k[i] *= 1 + (a[i] - 1) * p_.k_a[static_cast<size_t>(i)];
-    a[i] *= -kk[i];
-  }
+  ScaleKey(kk, p_.k_a.data(), width(), k, a);
 }
 
 DeltaArgs Rwkv7::StepArgs(Scratch& scratch, int64_t rows) const {
@@ -274,9 +265,7 @@ void Rwkv7::Finish(Scratch& scratch, int64_t rows, const HeadTile& tile) const {
       Multiply(at(kR), at(kK), dim, product);
       Multiply(product, p_.r_k.data() + first, dim, product);
       const float bonus = Sum(product, dim);
-      const float* v = at(kV);
-      const float* g = at(kG);
-      for (int64_t i = 0; i < dim; ++i) o[i] = (o[i] + bonus * v[i]) * g[i];
+      AddAndGate(bonus, at(kV), at(kG), dim, o);
     }
   }
 }
@@ -303,13 +292,11 @@ class Rwkv7Ffn : public Mixer {
 
   void Forward(MatrixView<const float> x, std::span<const Segment> segments,
                Scratch& scratch, MatrixView<float> y) const override {
-    const MatrixView<float> difference =
-        scratch.Matrix(kDifference, x.rows, x.cols);
     const MatrixView<float> mixed = scratch.Matrix(kMixed, x.rows, x.cols);
     const MatrixView<float> hidden =
         scratch.Matrix(kHidden, x.rows, key_.out());
-    shift_.Apply(x, segments, difference);
-    MixRows(x, difference, mix_, mixed);
+    const TokenShift::Mix mix[] = {{mix_, mixed}};
+    shift_.Apply(x, segments, mix);
     key_.Apply(mixed, hidden, scratch.linear());
     ForRows(hidden, &SquaredRelu);
     value_.Apply(hidden, y, scratch.linear());
@@ -421,7 +408,6 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7Ffn(
   const LinearPart out[] = {{d.value, context.d_model}};
   ASSIGN_OR_RETURN(Linear key, context.weights.MakeLinear(in, context.d_model));
   ASSIGN_OR_RETURN(Linear value, context.weights.MakeLinear(out, d.width));
-  context.scratch.Reserve(kDifference, context.d_model);
   context.scratch.Reserve(kMixed, context.d_model);
   context.scratch.Reserve(kHidden, d.width);
   return std::make_unique<Rwkv7Ffn>(TokenShift("shift_ffn", context),

@@ -1,7 +1,5 @@
 #include "engine/mixer/rwkv_mix.h"
 
-#include <algorithm>
-
 #include "engine/base/log.h"
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
@@ -27,8 +25,8 @@ absl::StatusOr<std::vector<float>> ReadShares(const RwkvMix& mix, int64_t width,
 void MixRows(MatrixView<const float> x, MatrixView<const float> difference,
              const std::vector<float>& share, MatrixView<float> out) {
   ForEach(x.rows, 3 * x.cols, [&](int64_t row) {
-    std::copy_n(x.Row(row), x.cols, out.Row(row));
-    MultiplyAdd(share.data(), difference.Row(row), x.cols, out.Row(row));
+    MultiplyAdd(share.data(), difference.Row(row), x.Row(row), x.cols,
+                out.Row(row));
   });
 }
 

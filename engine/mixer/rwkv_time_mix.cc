@@ -131,8 +131,8 @@ MatrixView<const float> RwkvTimeMix::Mixed(RwkvPart part,
   const MatrixView<float> share = scratch.Matrix(kShare, x.rows, x.cols);
   mix.up[part].Apply(own, share, scratch.linear());
   ForEach(x.rows, 4 * x.cols, [&](int64_t row) {
-    std::copy_n(x.Row(row), x.cols, mixed.Row(row));
-    MultiplyAdd(share.Row(row), difference.Row(row), x.cols, mixed.Row(row));
+    MultiplyAdd(share.Row(row), difference.Row(row), x.Row(row), x.cols,
+                mixed.Row(row));
   });
   return mixed;
 }

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "engine/mixer/mixer.h"
 #include "engine/mixer/registry.h"
 #include "engine/tensor.h"
@@ -23,7 +25,21 @@ class TokenShift {
   void Apply(MatrixView<const float> x, std::span<const Segment> segments,
              MatrixView<float> difference) const;
 
+  // `out`, [rows, d_model], becomes x_t + (x_{t-1} - x_t) share, for each mix;
+  // the state advances. `share` is [d_model].
+  struct Mix {
+    const std::vector<float>& share;
+    MatrixView<float> out;
+  };
+  void Apply(MatrixView<const float> x, std::span<const Segment> segments,
+             std::span<const Mix> mixes) const;
+
  private:
+  // use(row, x_{t-1}) for every row; then the state advances.
+  void ForRows(MatrixView<const float> x, std::span<const Segment> segments,
+               int64_t floats_each,
+               absl::FunctionRef<void(int64_t, const float*)> use) const;
+
   int64_t offset_ = 0;  // bytes, in the slot
 };
 

@@ -207,7 +207,11 @@ TEST(GateOpsTest, FunctionsOfSeveralRows) {
       Floats exponentials(n), between(n), sum = c, gated = c;
       ExpOfProduct(a.data(), b.data(), size, exponentials.data());
       Interpolate(a.data(), b.data(), c.data(), size, between.data());
-      MultiplyAdd(a.data(), b.data(), size, sum.data());
+      MultiplyAdd(a.data(), b.data(), sum.data(), size, sum.data());
+      Floats less(n), key = a, rate = b, bonus = c;
+      Subtract(a.data(), b.data(), size, less.data());
+      ScaleKey(c.data(), a.data(), size, key.data(), rate.data());
+      AddAndGate(0.7F, a.data(), b.data(), size, bonus.data());
       SkipAndGate(a.data(), b.data(), a.data(), size, gated.data());
       for (size_t i = 0; i < n; ++i) {
         const double x = a[i], y = b[i], t = c[i];
@@ -218,6 +222,13 @@ TEST(GateOpsTest, FunctionsOfSeveralRows) {
         EXPECT_NEAR(between[i], x + (y - x) * t, 3 * kEpsilon * sizes);
         const double terms = std::abs(x * y) + std::abs(t);
         EXPECT_NEAR(sum[i], x * y + t, kEpsilon * terms);
+        EXPECT_EQ(less[i], a[i] - b[i]);
+        const double factors = std::abs(x) * (1 + std::abs((y - 1) * x));
+        EXPECT_NEAR(key[i], x * (1 + (y - 1) * x), 3 * kEpsilon * factors);
+        EXPECT_EQ(rate[i], -b[i] * c[i]);
+        const double added = std::abs(t) + std::abs(0.7F * x);
+        EXPECT_NEAR(bonus[i], (t + 0.7F * x) * y,
+                    2 * kEpsilon * added * std::abs(y));
         const double silu = x / (1 + std::exp(-x));
         EXPECT_NEAR(gated[i], (t + x * y) * silu,
                     6 * kEpsilon * terms * std::abs(silu));

@@ -19,12 +19,12 @@ Doubles Mixed(const Doubles& x, const Doubles& predecessor, const double* mix) {
   return y;
 }
 
-// The two matrices are in f32 whatever the model's type.
 Doubles LoraOf(const LoraDescription& d, double (*within)(double),
-               const Doubles& x, const ReferenceTensors& tensors) {
-  Doubles hidden = Apply(d.down, x, tensors, ReferenceRounding::kNone);
+               const Doubles& x, const ReferenceTensors& tensors,
+               ReferenceRounding rounding) {
+  Doubles hidden = Apply(d.down, x, tensors, rounding);
   for (double& v : hidden) v = within(v);
-  return Apply(d.up, hidden, tensors, ReferenceRounding::kNone);
+  return Apply(d.up, hidden, tensors, rounding);
 }
 
 double Same(double x) { return x; }
@@ -90,17 +90,19 @@ Doubles StepOf(const Rwkv7Description& d, const ReferenceMixer& m,
     return Apply(ref, mixed(which), m.tensors, m.rounding);
   };
   const auto lora = [&](const LoraDescription& part, double (*within)(double),
-                        size_t which) {
-    return LoraOf(part, within, mixed(which), m.tensors);
+                        size_t which, ReferenceRounding rounding) {
+    return LoraOf(part, within, mixed(which), m.tensors, rounding);
   };
+  // What decides how the state decays is f32 whatever the model's type.
+  constexpr auto kNone = ReferenceRounding::kNone;
   const Doubles r = apply(d.r, 0);
-  Doubles w = lora(d.w, TanhOf, 1);
+  Doubles w = lora(d.w, TanhOf, 1, kNone);
   Doubles k = apply(d.k, 2);
   Doubles v = apply(d.v, 3);
-  Doubles a = lora(d.a, Same, 4);
-  const Doubles g = lora(d.g, Sigmoid, 5);
+  Doubles a = lora(d.a, Same, 4, kNone);
+  const Doubles g = lora(d.g, Sigmoid, 5, m.rounding);
   if (d.first_value) {
-    const Doubles share = lora(*d.first_value, Same, 3);
+    const Doubles share = lora(*d.first_value, Same, 3, m.rounding);
     for (size_t i = 0; i < v.size(); ++i) {
       v[i] += ((*m.kept)[i] - v[i]) * Sigmoid(share[i]);
     }
