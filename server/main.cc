@@ -152,7 +152,7 @@ class Server {
 
  private:
   absl::Status BindThePort();
-  absl::Status LookAtModel() const;
+  absl::Status LookAtModel();
   absl::Status OpenTheStore();
   absl::Status LoadModel(SignalWatcher& signals);
   absl::Status MakeSessions();
@@ -168,6 +168,7 @@ class Server {
   std::unique_ptr<Listener> listener_;  // until rpc_ has it
   std::unique_ptr<SnapshotStore> store_;
   std::shared_ptr<const SealKeys> seal_keys_;  // shared: with the sessions
+  int64_t vocab_size_ = 0;
   std::unique_ptr<EngineThread> engine_thread_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -214,8 +215,12 @@ absl::Status Server::BindThePort() {
 
 // All but the numbers: nobody's store is made or locked for a model that is
 // none.
-absl::Status Server::LookAtModel() const {
-  return WithAdvice(SummariseModel(options_.model_dir).status(), kModelAdvice);
+absl::Status Server::LookAtModel() {
+  const absl::StatusOr<ModelSummary> summary =
+      SummariseModel(options_.model_dir);
+  if (!summary.ok()) return WithAdvice(summary.status(), kModelAdvice);
+  vocab_size_ = summary->vocab_size;
+  return absl::OkStatus();
 }
 
 absl::Status Server::OpenTheStore() {
@@ -257,14 +262,15 @@ absl::Status Server::LoadModel(SignalWatcher& signals) {
   engine_thread_ = std::make_unique<EngineThread>(
       static_cast<int>(options_.threads),
       [engine_options] { return LoadEngine(engine_options); });
+  // Meanwhile, here:
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
+      LoadTokenizer(options_.model_dir, vocab_size_);
   while (!engine_thread_->WaitFor(/*timeout_ms=*/100)) {
     if (signals.WaitFor(0)) return absl::CancelledError("a signal came");
   }
   absl::StatusOr<std::unique_ptr<Engine>> engine = engine_thread_->Take();
   if (!engine.ok()) return WithAdvice(engine.status(), kModelAdvice);
   engine_ = *std::move(engine);
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
-      LoadTokenizer(options_.model_dir, engine_->info().vocab_size);
   if (!tokenizer.ok()) return WithAdvice(tokenizer.status(), kModelAdvice);
   tokenizer_ = *std::move(tokenizer);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/log.h"
+#include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/json_text.h"
 #include "engine/model/packed_cache.h"
@@ -362,15 +363,22 @@ absl::StatusOr<EmbeddingTable> Weights::Embedding(const TensorRef& ref,
   RETURN_IF_ERROR(Hash(ref.name, *tensor));
   table.numbers_ = LargeBuffer(tensor->bytes.size());
   // Some rows at a time, as f32 in any case: that checks every number.
-  constexpr int64_t kNumbersAtATime = int64_t{1} << 20;
+  const int64_t at_a_time = int64_t{std::min(NumThreads(), 8)} << 20;
   std::vector<float> checked;
-  for (int64_t first = 0; first < tensor->elements; first += kNumbersAtATime) {
-    const int64_t count = std::min(kNumbersAtATime, tensor->elements - first);
+  for (int64_t first = 0; first < tensor->elements; first += at_a_time) {
+    const int64_t count = std::min(at_a_time, tensor->elements - first);
     checked.resize(static_cast<size_t>(count));
     RETURN_IF_ERROR(checkpoint_.ReadF32Range(ref.name, first, checked));
     const std::string_view bytes = PartOf(*tensor, first, count);
-    std::memcpy(table.numbers_.data() + first * DTypeBytes(tensor->dtype),
-                bytes.data(), bytes.size());
+    std::byte* const to =
+        table.numbers_.data() + first * DTypeBytes(tensor->dtype);
+    // By all threads: most of it is that new pages are zeroed.
+    const auto pieces = static_cast<size_t>(NumThreads());
+    ParallelFor(NumThreads(), [&](int64_t i) {
+      const size_t begin = bytes.size() * static_cast<size_t>(i) / pieces;
+      const size_t end = bytes.size() * static_cast<size_t>(i + 1) / pieces;
+      std::memcpy(to + begin, bytes.data() + begin, end - begin);
+    });
     checkpoint_.DropPages(bytes);
     CountSource(std::ssize(bytes));
   }
