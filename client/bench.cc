@@ -130,6 +130,7 @@ class Bench {
   void Stream(size_t place) {
     std::mt19937_64 random(std::random_device{}());
     bool first_ever = true;
+    bool measured = false;  // when the last token came
     while (!stopped_) {
       const auto request = Request(options_.prompt_tokens, max_tokens_, random);
       BenchResult part;
@@ -141,8 +142,10 @@ class Bench {
         const double gap = Seconds(std::exchange(last, now), now);
         tokens_ += static_cast<uint64_t>(count);
         if (measuring_) part.tokens += static_cast<uint64_t>(count);
+        // A gap that began before is none of the measured time.
+        const bool whole = std::exchange(measured, measuring_.load());
         if (!part.first_tokens.empty()) {
-          if (measuring_) part.gaps.push_back(gap);
+          if (whole && measuring_) part.gaps.push_back(gap);
           return true;
         }
         part.first_tokens.push_back(gap);

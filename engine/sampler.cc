@@ -26,7 +26,7 @@ float ToFinite(double logit) {
 }
 
 // Exponentials are computed for so many numbers at a time.
-constexpr size_t kBlock = 256;
+constexpr size_t kBlock = 512;
 template <class T>
 using Block = std::array<T, kBlock>;
 
@@ -92,6 +92,7 @@ Sampler::Sampler(int64_t vocab_size)
     : adjusted_(static_cast<size_t>(vocab_size)),
       weights_(static_cast<size_t>(vocab_size)) {
   sums_.reserve((weights_.size() + kBlock - 1) / kBlock);
+  scales_.reserve(sums_.capacity());
   candidates_.reserve(static_cast<size_t>(vocab_size));
   undecided_.reserve(static_cast<size_t>(vocab_size));
 }
@@ -215,26 +216,38 @@ int32_t Sampler::DrawFromSome(const SamplingParams& params, double uniform) {
   return chosen < 0 ? -1 : candidates_[static_cast<size_t>(chosen)].token;
 }
 
+// Reads the logits once: a block's sum is relative to its own highest logit.
 // Keeps the sums of blocks alone, and computes the one block again that the
 // draw falls into.
 int32_t Sampler::DrawFromAll(std::span<const float> logits, float temperature,
                              double uniform) {
-  const float highest = HighestFinite(logits.data(), std::ssize(logits));
-  if (highest == kNever) return -1;
   Block<float> terms;
+  float block_highest = kNever;
   const auto compute = [&](size_t first, size_t size) {
-    return SoftmaxTerms(logits.data() + first, static_cast<int64_t>(size),
-                        highest, temperature, terms.data());
+    const float* const block = logits.data() + first;
+    const auto n = static_cast<int64_t>(size);
+    block_highest = HighestFinite(block, n);
+    return SoftmaxTerms(block, n, block_highest, temperature, terms.data());
   };
+  float highest = kNever;
   sums_.clear();
+  scales_.clear();
   ForBlocks(logits.size(), [&](size_t first, size_t size) {
     sums_.push_back(compute(first, size));
+    scales_.push_back(block_highest);
+    highest = std::max(highest, block_highest);
   });
+  if (highest == kNever) return -1;
+  for (double& scale : scales_) scale = (scale - highest) / temperature;
+  ExpOfNonPositive(scales_.data(), std::ssize(scales_));
+  for (size_t i = 0; i < sums_.size(); ++i) sums_[i] *= scales_[i];
   double rest = uniform * std::accumulate(sums_.begin(), sums_.end(), 0.0);
   const auto itself = [](double mass) { return mass; };
-  const size_t first = kBlock * static_cast<size_t>(Pick(sums_, itself, rest));
+  const auto block = static_cast<size_t>(Pick(sums_, itself, rest));
+  const size_t first = kBlock * block;
   const size_t size = std::min(kBlock, logits.size() - first);
   compute(first, size);
+  rest /= scales_[block];
   const int64_t place = Pick(std::span(terms).first(size), itself, rest);
   return static_cast<int32_t>(static_cast<int64_t>(first) + place);
 }

@@ -122,7 +122,7 @@ class Sampler {
 
   std::vector<float> adjusted_;        // [vocab] finite or -infinity
   std::vector<double> weights_;        // [vocab] 0 between calls
-  std::vector<double> sums_;           // of blocks of probabilities
+  std::vector<double> sums_, scales_;  // of blocks of probabilities
   std::vector<Candidate> candidates_;  // up to [vocab], ascending by token
   std::vector<Candidate> undecided_;   // up to [vocab]
 };
