@@ -17,6 +17,10 @@ int64_t NumbersPerStep(WeightType type) {
   return type == WeightType::kInt8 ? 4 : 1;
 }
 
+int64_t RowBytes(WeightType type, int64_t in) {
+  return in * 4 / NumbersPerStep(type);
+}
+
 #if defined(__x86_64__)
 
 namespace {

@@ -33,6 +33,8 @@ inline constexpr int64_t kPaddedSteps = 16;
 // Numbers of one row of x that are multiplied by one instruction: 1, 2 of
 // bf16, 4 of int8.
 int64_t NumbersPerStep(WeightType type);
+// Bytes of `in` numbers as they are multiplied.
+int64_t RowBytes(WeightType type, int64_t in);
 
 // Of any type.
 inline constexpr int64_t kMostFewRows = 64;

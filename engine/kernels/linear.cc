@@ -278,15 +278,14 @@ bool Linear::Impl::ByTiles(int64_t rows) const {
 
 // From row to row of what a matmul reads.
 int64_t Linear::Impl::SourceRowBytes(int64_t rows) const {
-  return ByTiles(rows) ? TileRowStride(type, in)
-                       : in * 4 / NumbersPerStep(type);
+  return ByTiles(rows) ? TileRowStride(type, in) : RowBytes(type, in);
 }
 
 void Linear::Impl::AddRoom(int64_t rows,
                            LinearScratch::Impl::Room& room) const {
   if (type == WeightType::kF32) return;
   // Begun lines, and the gap of TileRowStride.
-  room.lines += rows * (in * 4 / NumbersPerStep(type) / 64 + 2);
+  room.lines += rows * (RowBytes(type, in) / 64 + 2);
   if (type == WeightType::kInt8) room.rows += rows;
 }
 
@@ -387,11 +386,10 @@ void Linear::ApplyOwn(std::span<const Call> calls, LinearScratch& scratch) {
     first_rows[i] = used.rows;
     sources[i] = impl.Source(x, used, work);
     const int64_t group = impl.ColumnsTogether(x.rows);
-    matrices[i] = {
-        .columns = impl.out,
-        .group = group,
-        .group_bytes = impl.in * group * 4 / NumbersPerStep(impl.type),
-        .rows = x.rows};
+    matrices[i] = {.columns = impl.out,
+                   .group = group,
+                   .group_bytes = group * RowBytes(impl.type, impl.in),
+                   .rows = x.rows};
     impl.AddRoom(x.rows, used);
   }
   // Rows and columns of one call.

@@ -17,10 +17,6 @@ namespace {
 // A tile has up to 16 rows of so many bytes.
 constexpr int64_t kTileBytes = 64;
 
-int64_t RowBytes(WeightType type, int64_t in) {
-  return in * 4 / NumbersPerStep(type);
-}
-
 }  // namespace
 
 bool FitTiles(WeightType type, int64_t in) {
