@@ -42,8 +42,6 @@ namespace {
 constexpr int64_t kBlockVectors = kBlockColumns / kVectorColumns;
 constexpr int64_t kVectorBytes = 64;
 constexpr int64_t kStepBytes = kBlockVectors * kVectorBytes;
-// Rows whose sums have room in the registers, beside the weights of a step.
-constexpr int64_t kGroupRows = 6;
 
 struct F32 {
   using Number = float;
@@ -109,9 +107,17 @@ struct Chunk {
   typename T::Sum* y;
   int64_t out;             // from row to row of y
   __mmask16 last;          // which columns the last vector has
-  const std::byte* ahead;  // is fetched meanwhile, so many bytes every step
-  int64_t ahead_bytes;     // at most two lines
+  const std::byte* ahead;  // is fetched meanwhile,
+  int64_t ahead_bytes;     // so much every step: all of one, or half at most,
+  const std::byte* end;    // up to here
 };
+
+template <_mm_hint kCache, int64_t kBytes>
+REPRISE_AVX512 void Fetch(const std::byte* w) {
+  REPRISE_UNROLL
+  for (int64_t i = 0; i < kBytes; i += kVectorBytes)
+    _mm_prefetch(w + i, kCache);
+}
 
 template <class T, int kRows, int kVectors>
 REPRISE_AVX512 void AddChunk(const Chunk<T>& chunk) {
@@ -124,10 +130,14 @@ REPRISE_AVX512 void AddChunk(const Chunk<T>& chunk) {
   const typename T::Number* x = chunk.x;
   const std::byte* w = chunk.w;
   const std::byte* ahead = chunk.ahead;
+  const bool alone = chunk.ahead_bytes == kStepBytes;
   for (int64_t i = 0; i < chunk.steps; ++i, x += kPerStep<T>, w += kStepBytes) {
-    _mm_prefetch(ahead, _MM_HINT_T1);
-    _mm_prefetch(ahead + kVectorBytes, _MM_HINT_T1);
-    ahead += chunk.ahead_bytes;
+    if (alone) {
+      Fetch<_MM_HINT_T0, kStepBytes>(ahead);
+    } else {
+      Fetch<_MM_HINT_T1, kStepBytes / 2>(ahead);
+    }
+    ahead = std::min(ahead + chunk.ahead_bytes, chunk.end);
     __m512i weights[kVectors];
     REPRISE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
@@ -154,7 +164,7 @@ REPRISE_AVX512 void AddChunk(const Chunk<T>& chunk) {
 
 // By rows - 1.
 template <class T, int kVectors>
-constexpr std::array<void (*)(const Chunk<T>&), kGroupRows> kOfVectors = {
+constexpr std::array<void (*)(const Chunk<T>&), kRowsTogether> kOfVectors = {
     AddChunk<T, 1, kVectors>, AddChunk<T, 2, kVectors>,
     AddChunk<T, 3, kVectors>, AddChunk<T, 4, kVectors>,
     AddChunk<T, 5, kVectors>, AddChunk<T, 6, kVectors>};
@@ -167,30 +177,39 @@ constexpr std::array kAddChunk = {kOfVectors<T, 1>, kOfVectors<T, 2>,
 // Where oneDNN begins with a new sum.
 int64_t ChunkNumbers(int64_t in) { return in > 1024 ? 1024 : 512; }
 
+// How far ahead of its use W is fetched for one group: what memory delivers
+// while it answers, with room for one that is slow to.
+constexpr int64_t kAheadBytes = 16 << 10;
+
+template <class T>
+int64_t BlockBytes(const PackedColumns& w) {
+  const int64_t steps = w.in / kPerStep<T>;
+  return (steps + kPaddedSteps - 1) / kPaddedSteps * kPaddedSteps * kStepBytes;
+}
+
 // Columns of one block. All rows go over a chunk before the next one, group by
 // group, so that all but the first group find its weights in the cache. With
 // several groups there is time to fetch the next chunk meanwhile, each a share
-// of it; `more` says that there is one after those of the block.
+// of it; one fetches what it needs soon. `end` is the last step of the columns
+// to come.
 template <class T>
 void MultiplyBlock(const PackedColumns& w, const FewRows& rows, int64_t first,
-                   int64_t last, bool more) {
+                   int64_t last, const std::byte* end) {
   const int64_t steps = w.in / kPerStep<T>;
-  const int64_t padded =
-      (steps + kPaddedSteps - 1) / kPaddedSteps * kPaddedSteps;
   const int64_t chunk_steps = ChunkNumbers(w.in) / kPerStep<T>;
   const std::byte* const block =
-      w.weights + first / kBlockColumns * padded * kStepBytes +
+      w.weights + first / kBlockColumns * BlockBytes<T>(w) +
       first % kBlockColumns / kVectorColumns * kVectorBytes;
   const int64_t vectors = (last - first + kVectorColumns - 1) / kVectorColumns;
   const int64_t beyond = vectors * kVectorColumns - (last - first);
   const auto& add = kAddChunk<T>[static_cast<size_t>(vectors - 1)];
-  const int64_t groups = (rows.count + kGroupRows - 1) / kGroupRows;
+  const int64_t groups = (rows.count + kRowsTogether - 1) / kRowsTogether;
   for (int64_t step = 0; step < steps; step += chunk_steps) {
     const int64_t count = std::min(chunk_steps, steps - step);
     const std::byte* const weights = block + step * kStepBytes;
-    const bool fetch = groups > 1 && (more || step + count < steps);
-    const int64_t ahead_bytes = fetch ? kStepBytes / groups : 0;
-    const std::byte* ahead = fetch ? weights + count * kStepBytes : weights;
+    const int64_t ahead_bytes = kStepBytes / groups;
+    const std::byte* ahead =
+        weights + (groups > 1 ? count * kStepBytes : kAheadBytes);
     int64_t group = 0;
     for (int64_t row = 0, left = groups; left > 0; row += group, --left) {
       group = (rows.count - row + left - 1) / left;  // all nearly alike
@@ -204,10 +223,25 @@ void MultiplyBlock(const PackedColumns& w, const FewRows& rows, int64_t first,
            .y = static_cast<typename T::Sum*>(rows.sums) + row * w.out + first,
            .out = w.out,
            .last = static_cast<__mmask16>(0xffff >> beyond),
-           .ahead = ahead,
-           .ahead_bytes = ahead_bytes});
+           .ahead = std::min(ahead, end),
+           .ahead_bytes = ahead_bytes,
+           .end = end});
       ahead += count * ahead_bytes;
     }
+  }
+}
+
+template <class T>
+void MultiplyBlocks(const PackedColumns& w, const FewRows& rows, int64_t first,
+                    int64_t last) {
+  CHECK(first % kVectorColumns == 0 && last <= w.out);
+  const int64_t blocks = (last + kBlockColumns - 1) / kBlockColumns;
+  const std::byte* const end =
+      w.weights + blocks * BlockBytes<T>(w) - kStepBytes;
+  while (first < last) {
+    const int64_t next = (first / kBlockColumns + 1) * kBlockColumns;
+    MultiplyBlock<T>(w, rows, first, std::min(next, last), end);
+    first = next;
   }
 }
 
@@ -234,15 +268,10 @@ int64_t MostFewRows(WeightType type) {
 
 void MultiplyFewRows(const PackedColumns& w, const FewRows& rows, int64_t first,
                      int64_t last) {
-  CHECK(first % kVectorColumns == 0 && last <= w.out);
-  auto* multiply = MultiplyBlock<F32>;
-  if (w.type == WeightType::kBf16) multiply = MultiplyBlock<Bf16>;
-  if (w.type == WeightType::kInt8) multiply = MultiplyBlock<Int8>;
-  while (first < last) {
-    const int64_t end = (first / kBlockColumns + 1) * kBlockColumns;
-    multiply(w, rows, first, std::min(end, last), end < last);
-    first = end;
-  }
+  auto* multiply = MultiplyBlocks<F32>;
+  if (w.type == WeightType::kBf16) multiply = MultiplyBlocks<Bf16>;
+  if (w.type == WeightType::kInt8) multiply = MultiplyBlocks<Int8>;
+  multiply(w, rows, first, last);
 }
 
 #else

@@ -36,6 +36,10 @@ int64_t NumbersPerStep(WeightType type);
 // Bytes of `in` numbers as they are multiplied.
 int64_t RowBytes(WeightType type, int64_t in);
 
+// Rows whose sums have room in the registers, beside the weights of a step: up
+// to so many go over the weights once.
+inline constexpr int64_t kRowsTogether = 6;
+
 // Of any type.
 inline constexpr int64_t kMostFewRows = 64;
 

@@ -273,7 +273,7 @@ void Linear::Impl::CheckShapes(const MatrixView<const float>& x,
 // Of 8 bits a few rows are faster without.
 bool Linear::Impl::ByTiles(int64_t rows) const {
   if (rows > own_rows || rows > kernels->tile_rows) return false;
-  return type != WeightType::kInt8 || rows > kMostRowsByColumns;
+  return type != WeightType::kInt8 || rows > kRowsTogether;
 }
 
 // From row to row of what a matmul reads.

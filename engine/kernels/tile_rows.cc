@@ -46,7 +46,10 @@ constexpr int64_t kTileStepBytes = kPaddedSteps * kStepBytes;
 constexpr int64_t kVectorBytes = kVectorColumns * 4;
 // How far ahead of its use W is fetched where it is used once: what memory
 // delivers in the time that it takes to answer.
-constexpr int64_t kAheadBytes = 4 * kTileStepBytes;
+constexpr int64_t kAheadBytes = 2 * kTileStepBytes;
+
+// Of W, or with more rows of W and of x.
+constexpr int64_t kTilesOfStep = 4;
 
 // What LDTILECFG reads.
 struct alignas(64) TileConfig {
@@ -67,7 +70,7 @@ struct Part {
   std::byte* y = nullptr;
   int64_t out_bytes = 0;             // from row to row of y
   const std::byte* ahead = nullptr;  // is fetched meanwhile,
-  int64_t ahead_bytes = 0;           // so much every step,
+  int64_t ahead_bytes = 0;           // so much for every tile,
   const std::byte* end = nullptr;    // up to here
 };
 
@@ -100,14 +103,24 @@ TileConfig ConfigOf(int64_t rows) {
   return config;
 }
 
-template <bool kFirstCache>
-const std::byte* Fetch(const Part& part, const std::byte* ahead) {
-  const std::byte* const end = std::min(ahead + part.ahead_bytes, part.end);
-  for (; ahead < end; ahead += kTileBytes) {
-    _mm_prefetch(ahead, kFirstCache ? _MM_HINT_T0 : _MM_HINT_T1);
+// Fetches ahead, a little for every tile that is loaded: more at once would
+// keep the tile waiting.
+template <_mm_hint kCache>
+class Fetcher {
+ public:
+  explicit Fetcher(const Part& part)
+      : part_(part), line_(part.ahead), until_(part.ahead) {}
+
+  void Fetch() {
+    until_ = std::min(until_ + part_.ahead_bytes, part_.end);
+    for (; line_ < until_; line_ += kTileBytes) _mm_prefetch(line_, kCache);
   }
-  return ahead;
-}
+
+ private:
+  const Part& part_;
+  const std::byte* line_;
+  const std::byte* until_;
+};
 
 // Up to 16 rows, four vectors of columns.
 template <bool kInt8>
@@ -118,16 +131,19 @@ REPRISE_AMX void MultiplyNarrow(const Part& part) {
   _tile_zero(2);
   _tile_zero(3);
   const std::byte* w = part.w;
-  const std::byte* ahead = part.ahead;
+  Fetcher<_MM_HINT_T0> ahead(part);
   for (int64_t i = 0; i < part.row_bytes; i += kTileBytes) {
-    ahead = Fetch<true>(part, ahead);
+    ahead.Fetch();
     _tile_loadd(4, part.x + i, part.x_stride);
     _tile_loadd(5, w, kStepBytes);
     REPRISE_MULTIPLY(0, 4, 5)
+    ahead.Fetch();
     _tile_loadd(6, w + kVectorBytes, kStepBytes);
     REPRISE_MULTIPLY(1, 4, 6)
+    ahead.Fetch();
     _tile_loadd(7, w + 2 * kVectorBytes, kStepBytes);
     REPRISE_MULTIPLY(2, 4, 7)
+    ahead.Fetch();
     _tile_loadd(5, w + 3 * kVectorBytes, kStepBytes);
     REPRISE_MULTIPLY(3, 4, 5)
     w += kTileStepBytes;
@@ -149,14 +165,17 @@ REPRISE_AMX void MultiplyWide(const Part& part) {
   _tile_zero(3);
   const std::byte* const x2 = part.x + kTileRows * part.x_stride;
   const std::byte* w = part.w;
-  const std::byte* ahead = part.ahead;
+  Fetcher<_MM_HINT_T1> ahead(part);
   for (int64_t i = 0; i < part.row_bytes; i += kTileBytes) {
-    ahead = Fetch<false>(part, ahead);
+    ahead.Fetch();
     _tile_loadd(6, w, kStepBytes);
+    ahead.Fetch();
     _tile_loadd(4, part.x + i, part.x_stride);
     REPRISE_MULTIPLY(0, 4, 6)
+    ahead.Fetch();
     _tile_loadd(7, w + kVectorBytes, kStepBytes);
     REPRISE_MULTIPLY(1, 4, 7)
+    ahead.Fetch();
     _tile_loadd(5, x2 + i, part.x_stride);
     REPRISE_MULTIPLY(2, 5, 6)
     REPRISE_MULTIPLY(3, 5, 7)
@@ -218,7 +237,7 @@ class Multiplier {
               int64_t rows) const {
     Part part = PartOf(w, row);
     part.ahead = w + kAheadBytes;
-    part.ahead_bytes = kTileStepBytes;
+    part.ahead_bytes = kTileStepBytes / kTilesOfStep;
     Store(part, column, kBlockColumns, row, rows, MultiplyNarrow<kInt8>);
   }
 
@@ -231,11 +250,10 @@ class Multiplier {
       const int64_t c = column + half * kBlockColumns / 2;
       if (c >= last_) return;
       Part part = PartOf(w + half * 2 * kVectorBytes, row);
-      part.ahead_bytes =
-          (kTileStepBytes / passes + kTileBytes - 1) / kTileBytes * kTileBytes;
-      part.ahead =
-          w + block_bytes() +
-          (2 * number + half) * part.ahead_bytes * (row_bytes_ / kTileBytes);
+      const int64_t pass = 2 * number + half;
+      part.ahead_bytes = kTileStepBytes / kTilesOfStep / passes;
+      part.ahead = w + block_bytes() +
+                   block_bytes() * pass / passes / kTileBytes * kTileBytes;
       Store(part, c, kBlockColumns / 2, row, rows, MultiplyWide<kInt8>);
     }
   }

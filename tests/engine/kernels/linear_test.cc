@@ -256,6 +256,31 @@ std::string ShapeName(const testing::TestParamInfo<Shape>& info) {
 INSTANTIATE_TEST_SUITE_P(Shapes, LinearTest, testing::ValuesIn(Shapes()),
                          ShapeName);
 
+// Denormal numbers, which instructions of bf16 take for zero, and products of
+// which the sum is one.
+TEST(LinearTinyNumbersTest, HaveTheSameBitsInAnyCompany) {
+  SetNumThreads(1);
+  std::mt19937 generator(4);
+  std::uniform_int_distribution<int> exponent(-140, 0);
+  for (const WeightType type : kPackedTypes) {
+    Problem problem(type, 20, 256, 80, /*has_bias=*/false);
+    for (auto* numbers : {&problem.x, &problem.weight}) {
+      for (float& number : *numbers) {
+        number = std::ldexp(number, exponent(generator));
+      }
+    }
+    const auto linear = problem.Make(/*max_rows=*/20);
+    ASSERT_TRUE(linear.ok()) << linear.status();
+    LinearScratch scratch;
+    const auto all = problem.Apply(*linear, 0, 20, scratch);
+    for (int64_t row = 0; row < 20; ++row) {
+      const auto alone = problem.Apply(*linear, row, 1, scratch);
+      EXPECT_TRUE(SameBits(alone.data(), &all[row * 80], 80))
+          << WeightTypeName(type) << ", row " << row;
+    }
+  }
+}
+
 TEST(LinearThreadsTest, AppliesOnSeveralThreadsAtOnce) {
   SetNumThreads(1);
   const Problem problem(WeightType::kF32, 64, 96, 80, /*has_bias=*/true);
