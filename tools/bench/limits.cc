@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <fstream>
 #include <span>
 #include <string>
@@ -12,7 +14,6 @@
 #include "engine/base/large_buffer.h"
 #include "engine/base/parallel.h"
 #include "engine/base/status_macros.h"
-#include "engine/kernels/simd_ops.h"
 
 namespace reprise::bench {
 
@@ -22,34 +23,58 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
+namespace {
+
+// How far ahead lines are fetched: on a Xeon of 2023 whose memory delivers 10
+// to 30 GB/s, what the CPU fetches by itself is a fifth slower.
+constexpr int64_t kAheadBytes = 8 << 10;
+constexpr int64_t kLineBytes = 64;
+
+// A byte of every line, so that nothing but memory takes time.
+int64_t ReadLines(const std::byte* data, int64_t bytes) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < bytes; i += kLineBytes) {
+    __builtin_prefetch(data + i + kAheadBytes);
+    sum += static_cast<int64_t>(data[i]);
+  }
+  return sum;
+}
+
+}  // namespace
+
 MemoryReader::MemoryReader(int64_t bytes)
-    : floats_(std::clamp<int64_t>(bytes, 4096, kMostBytes) / 4),
-      buffer_(static_cast<size_t>(floats_) * sizeof(float)),
-      sums_(static_cast<size_t>(NumThreads()) * 16) {
+    : buffer_(
+          static_cast<size_t>(std::clamp<int64_t>(bytes, 4096, kMostBytes))),
+      sums_(static_cast<size_t>(NumThreads()) * kSumsApart) {
   // Pages that nobody wrote to are one page of zeros, and in the cache.
-  auto* const data = reinterpret_cast<float*>(buffer_.data());
+  const int64_t size = buffer_bytes();
   const int64_t threads = NumThreads();
   ParallelFor(threads, [&](int64_t t) {
-    std::fill(data + floats_ * t / threads, data + floats_ * (t + 1) / threads,
-              1.0f);
+    const int64_t first = size * t / threads;
+    std::memset(buffer_.data() + first, 1,
+                static_cast<size_t>(size * (t + 1) / threads - first));
   });
 }
 
 double MemoryReader::Read() {
-  constexpr int64_t kLeastFloats = 16 << 20;
-  const int64_t repeats = std::max<int64_t>(1, kLeastFloats / floats_);
-  const int threads = NumThreads();
-  const auto* const data = reinterpret_cast<const float*>(buffer_.data());
+  constexpr int64_t kLeastBytes = 64 << 20;
+  const int64_t size = buffer_bytes();
+  const int64_t repeats = std::max<int64_t>(1, kLeastBytes / size);
+  const int64_t threads = NumThreads();
   const double start = NowSeconds();
   ParallelFor(threads, [&](int64_t t) {
-    const int64_t first = floats_ * t / threads;
-    const int64_t last = floats_ * (t + 1) / threads;
+    const int64_t first = size * t / threads;
+    const int64_t last = size * (t + 1) / threads;
     for (int64_t r = 0; r < repeats; ++r) {
       // Kept, so that nobody can leave out the reading.
-      sums_[t * 16] += Sum(data + first, last - first);
+      sums_[t * kSumsApart] += ReadLines(buffer_.data() + first, last - first);
     }
   });
-  return 4.0 * floats_ * repeats / (NowSeconds() - start);
+  return static_cast<double>(size * repeats) / (NowSeconds() - start);
+}
+
+int64_t MemoryReader::buffer_bytes() const {
+  return static_cast<int64_t>(buffer_.size());
 }
 
 namespace {

@@ -26,7 +26,7 @@ int64_t ResidentMemory();
 double Median(std::vector<double> values);
 
 // An array that the team of threads reads over and over, in huge pages, as
-// weights are.
+// weights are: every cache line is loaded, as fast as memory delivers.
 class MemoryReader {
  public:
   // Arrays are as large as what they stand for, up to this many bytes, which
@@ -39,9 +39,12 @@ class MemoryReader {
   double Read();
 
  private:
-  int64_t floats_;
+  static constexpr int64_t kSumsApart = 8;  // a cache line
+
+  int64_t buffer_bytes() const;
+
   LargeBuffer buffer_;
-  std::vector<float> sums_;  // of each thread, a cache line apart
+  std::vector<int64_t> sums_;  // of each thread
 };
 
 // What one weight type and the present number of threads reach.
