@@ -5,8 +5,9 @@
 // Why: oneDNN's AMX kernels wait for every line of W, and reach a tenth of what
 // the tiles can do with many rows. These fetch ahead, a little for every tile,
 // and go over W while rows of x stay in the second cache. bf16 is 1.8 times as
-// fast with one row and 1.4 to 2 times with 512; 8 bits 1.6 to 2.4 times as fast as few_rows.h with 64
-// (one thread of a shared Xeon of 2023, oneDNN 2.6.3).
+// fast with one row and 1.4 to 2 times with 512; 8 bits 1.6 to 2.4 times as
+// fast as few_rows.h with 64 (one thread of a shared Xeon of 2023, oneDNN
+// 2.6.3).
 //
 // Exactness: an element's sum begins with zero and takes the products of 64
 // bytes of a row after the other, by the same instruction as oneDNN's. So the

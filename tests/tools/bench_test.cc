@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using ::testing::Not;
 
 constexpr char kBench[] = REPRISE_BINARY_DIR "/reprise-bench --threads=1 ";
 constexpr char kTiny[] = "--shape=linear-tiny --seconds=0.002 --json ";
@@ -105,6 +106,18 @@ TEST(BenchTest, MeasuresModelsWhoseStateGrows) {
   EXPECT_EQ(CheckedFigures(run).size(), 10u);
   // One layer, a key and a value of 256 numbers in f32.
   EXPECT_EQ(run.at("state_bytes_per_token"), 2 * 256 * 4);
+}
+
+// Keys and values of 10 million tokens are 80 GB.
+TEST(BenchTest, LeavesOutPositionsThatMemoryHasNoRoomFor) {
+  const CommandResult result = RunCommand(
+      kBench + std::string("--shape=hybrid-0.8b --layers=16 --width=512 "
+                           "--vocab=600 --weights=int8 --seconds=0.002 "
+                           "--sessions=1 --prefill=1 --positions=10,10000000"));
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("position 10000000: left out, "));
+  EXPECT_THAT(result.output, HasSubstr("time per token at position 10 "));
+  EXPECT_THAT(result.output, Not(HasSubstr("time per token at position 1000")));
 }
 
 TEST(BenchTest, WritesTheModelThatItMeasures) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -146,6 +147,14 @@ class EngineBench {
 
   // Whether states of `sessions` sessions fit; tells if not.
   bool Fits(const std::string& name, int64_t sessions, int64_t position) {
+    const std::optional<int64_t> context = engine_.info().max_context;
+    if (context && position >= *context) {
+      std::fprintf(stderr,
+                   "%s: left out, the model was loaded with memory for %lld "
+                   "tokens of a session\n",
+                   name.c_str(), static_cast<long long>(*context));
+      return false;
+    }
     constexpr double kShare = 0.8;
     const double bytes =
         static_cast<double>(sessions) *
