@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"  // must come first
 // clang-format on
 #include "engine/kernels/tile_ops.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 // Compiled once per target.
@@ -68,10 +69,10 @@ HWY_INLINE float* StateOf(const DeltaArgs& args, int64_t head) {
 }
 
 // One row for some columns. The state's columns are read twice, the second
-// time from the first cache.
+// time from the first cache, while those at `next` are fetched.
 template <class D, int kVecs, bool kLowRank>
 HWY_INLINE void StepColumns(const DeltaArgs& args, const Row& row,
-                            size_t column, float* s) {
+                            size_t column, float* s, const float* next) {
   const D d;
   const size_t lanes = hn::Lanes(d);
   const size_t key_dim = static_cast<size_t>(args.key_dim);
@@ -99,16 +100,18 @@ HWY_INLINE void StepColumns(const DeltaArgs& args, const Row& row,
     const auto query = hn::Set(d, row.q[i]);
     HWY_UNROLL(4)
     for (int j = 0; j < kVecs; ++j) {
-      auto next = hn::Mul(decay, hn::LoadU(d, place + j * lanes));
+      hwy::Prefetch(next + j * lanes);
+      auto state = hn::Mul(decay, hn::LoadU(d, place + j * lanes));
       if constexpr (kLowRank) {
-        next = hn::MulAdd(hn::Set(d, row.b[i]), u[0][j], next);
-        next = hn::MulAdd(key, value[j], next);
+        state = hn::MulAdd(hn::Set(d, row.b[i]), u[0][j], state);
+        state = hn::MulAdd(key, value[j], state);
       } else {
-        next = hn::MulAdd(key, u[0][j], next);
+        state = hn::MulAdd(key, u[0][j], state);
       }
-      hn::StoreU(next, d, place + j * lanes);
-      sum[j] = hn::MulAdd(query, next, sum[j]);
+      hn::StoreU(state, d, place + j * lanes);
+      sum[j] = hn::MulAdd(query, state, sum[j]);
     }
+    next += value_dim;
   }
   HWY_UNROLL(4)
   for (int j = 0; j < kVecs; ++j) {
@@ -119,15 +122,18 @@ HWY_INLINE void StepColumns(const DeltaArgs& args, const Row& row,
 
 template <bool kLowRank>
 HWY_INLINE void Recurrent(const DeltaArgs& args) {
+  const size_t columns = static_cast<size_t>(args.value_dim);
   for (int64_t head = args.first_head; head < args.last_head; ++head) {
     float* s = StateOf(args, head);
+    const bool more = head + 1 < args.last_head;
     for (int64_t r = 0; r < args.rows; ++r) {
       const Row row = RowAt(args, r, head);
-      ForColumns<4>(static_cast<size_t>(args.value_dim),
-                    [&](auto d, auto vecs, size_t c) HWY_ATTR {
-                      StepColumns<decltype(d), vecs.value, kLowRank>(args, row,
-                                                                     c, s);
-                    });
+      ForColumns<4>(columns, [&](auto d, auto vecs, size_t c) HWY_ATTR {
+        const size_t end = c + vecs.value * hn::Lanes(d);
+        const float* const next_head = more ? StateOf(args, head + 1) : s;
+        const float* const next = end < columns ? s + end : next_head;
+        StepColumns<decltype(d), vecs.value, kLowRank>(args, row, c, s, next);
+      });
     }
   }
 }
