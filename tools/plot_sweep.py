@@ -20,15 +20,17 @@ needs.modules("matplotlib")
 import matplotlib  # noqa: E402
 
 matplotlib.use("svg")
-# The same file for the same figures.
+# The same file for the same figures, with its text as text.
 matplotlib.rcParams["svg.hashsalt"] = "reprise"
+matplotlib.rcParams["svg.fonttype"] = "none"
 
 import matplotlib.pyplot as plt  # noqa: E402
 
-# (name of a figure, axis of what is swept).
+# (name of a figure, axis of what is swept, scale of the figures).
 SWEEPS = [
-    (re.compile(r"decode, (\d+) sessions"), "sessions that decode together"),
-    (re.compile(r"time per token at position (\d+)"), "position"),
+    (re.compile(r"decode, (\d+) sessions"), "sessions that decode together",
+     "log"),
+    (re.compile(r"time per token at position (\d+)"), "position", "linear"),
 ]
 
 
@@ -40,7 +42,7 @@ def points(figures, name):
 
 def draw(axes, path):
     for run in json.loads(path.read_text())["runs"]:
-        for name, label in SWEEPS:
+        for name, label, scale in SWEEPS:
             found = points(run["figures"], name)
             if not found:
                 continue
@@ -52,11 +54,13 @@ def draw(axes, path):
             axes.set_xlabel(label)
             axes.set_ylabel(found[0][1]["unit"] + " (dashed: the limit)")
             axes.set_title(run["model"], fontsize=9)
+            axes.set_yscale(scale)
     if not axes.lines:
         raise SystemExit(f"plot_sweep: {path} has no sweep over sessions or "
                          "positions")
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    if axes.get_yscale() == "linear":
+        axes.set_ylim(bottom=0)
     axes.grid(True, which="both", alpha=0.2)
     axes.legend()
 
