@@ -115,8 +115,9 @@ struct Chunk {
 template <_mm_hint kCache, int64_t kBytes>
 REPRISE_AVX512 void Fetch(const std::byte* w) {
   REPRISE_UNROLL
-  for (int64_t i = 0; i < kBytes; i += kVectorBytes)
+  for (int64_t i = 0; i < kBytes; i += kVectorBytes) {
     _mm_prefetch(w + i, kCache);
+  }
 }
 
 template <class T, int kRows, int kVectors>
